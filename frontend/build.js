@@ -46,14 +46,11 @@ const iconsAsText = {
 
 const WIDGETS = "../ptynb/widgets/static";
 const REPORT = "../ptynb/report/static";
-const STATUS_PAGE = "../ptynb/cli/status_page/static";
 const BUNDLES = [
   { entryPoints: ["src/index.js"], outfile: `${WIDGETS}/ptynb.js`, format: "esm", plugins: [stylesAsText, iconsAsText] },
   { entryPoints: ["src/loader.js"], outfile: `${WIDGETS}/loader.js`, format: "esm" },
   { entryPoints: ["src/report/report.js"], outfile: `${REPORT}/report.js`, format: "iife" },
   { entryPoints: ["src/report/styles.css"], outfile: `${REPORT}/report.css` },
-  { entryPoints: ["src/widgets/curve.js"], outfile: `${STATUS_PAGE}/curve.js`, format: "esm" },
-  { entryPoints: ["src/widgets/curve.css"], outfile: `${STATUS_PAGE}/curve.css` },
 ];
 
 /** Name, version and licence of each library in a bundle, which their licences demand, as a comment. */

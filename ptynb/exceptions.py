@@ -9,9 +9,10 @@ of errors of functions that do not know them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -342,6 +343,27 @@ def about(*fields: str) -> Iterator[None]:
     except PtynbError as error:
         error.fields = error.fields or fields
         raise
+
+
+def check_positive(value: float, name: str, unit: str = "", field: str = "") -> None:
+    """Raise InvalidValueError for a number that is not positive and finite. field: name of the option that it is."""
+    if not isinstance(value, SupportsFloat) or not (math.isfinite(value) and value > 0):
+        raise InvalidValueError(
+            f"The {name} is {value!r}{f' {unit}' if unit else ''}; expected a positive, finite number.",
+            code="argument.invalid-value",
+            fields=(field,) if field else (),
+        )
+
+
+def check_choice(value: object, name: str, choices: Sequence[str]) -> None:
+    """Raise InvalidValueError for a value of an argument that is none of the choices."""
+    if value not in choices:
+        *others, last = map(repr, choices)
+        raise InvalidValueError(
+            f"{name} is {value!r}; expected {', '.join(others)} or {last}.",
+            code="argument.invalid-value",
+            fields=(name,),
+        )
 
 
 class PtynbWarning(UserWarning):

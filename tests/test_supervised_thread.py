@@ -33,6 +33,7 @@ from ptynb.supervised_thread import SupervisedThread, problems
 from ptynb.widgets.actions import Actions, repeat
 from tests.cases import a_scan
 from tests.engine.work import loaded
+from tests.waiting import until
 
 ALONE = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
 
@@ -55,13 +56,6 @@ class Failing:
         if self.calls == 1:
             raise self._error
         return self._work(*arguments, **named)
-
-
-def comes(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.005)
-    return condition()
 
 
 @pytest.mark.parametrize("error", [LookupError("why"), SystemExit("why")])
@@ -111,11 +105,11 @@ def test_the_record_is_complete_though_one_status_could_not_be_received_and_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recon = pt.Reconstruction(a_scan(), pt.Settings(batch=8), checkpointing=None)
-    assert comes(lambda: recon.state == "ready")
+    until(lambda: recon.state == "ready")
     failing = Failing(EngineClient._receive)
     monkeypatch.setattr(EngineClient, "_receive", lambda *arguments: failing(*arguments))
     recon._client.command(StartRun(2))
-    assert comes(lambda: len(recon._client.epochs) == 2)
+    until(lambda: len(recon._client.epochs) == 2)
     assert failing.calls > 1
     assert ["could not be delivered" in notice for notice in recon.notices] == [True]
     recon.close()
@@ -137,7 +131,7 @@ def test_a_lease_ends_its_engine_though_a_look_for_the_holder_failed(monkeypatch
     expired = Failing(lambda: True)
     monkeypatch.setattr(keepalive.Lease, "expired", lambda self: expired())
     keepalive.Lease()
-    assert comes(lambda: killed == [os.getpid(), 1])
+    until(lambda: killed == [os.getpid(), 1])
 
 
 def test_a_lease_is_renewed_though_a_renewal_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +140,7 @@ def test_a_lease_is_renewed_though_a_renewal_failed(monkeypatch: pytest.MonkeyPa
     cluster = cast(Cluster, SimpleNamespace(_renew_lease=renew))
     thread = SupervisedThread("ptynb lease renewal", Cluster._keep_renewing, cluster, ended, restarts=True)
     thread.start()
-    assert comes(lambda: renew.calls > 2)
+    until(lambda: renew.calls > 2)
     ended.set()
     thread.join(20)
 
@@ -189,7 +183,7 @@ def test_a_helper_does_its_share_though_it_could_not_move(monkeypatch: pytest.Mo
         time.sleep(0.1)  # the helpers fall asleep
         _filled(numbers)
         assert numbers.tolist() == [1, 1, 1]
-    assert comes(lambda: len(problems()) == 1)
+    until(lambda: len(problems()) == 1)
     assert move.calls > 1
 
 
@@ -225,7 +219,7 @@ def test_a_view_that_could_not_say_what_failed_is_updated_again() -> None:
 
     view, work = View(), Failing(lambda view: None)
     soon = repeat(view, "ptynb test", 0.01, work, Failing(lambda view, error: None))
-    assert comes(lambda: work.calls > 2)
+    until(lambda: work.calls > 2)
     view.closed = True
     soon.set()
     assert len(problems()) == 1

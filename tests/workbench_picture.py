@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import nbformat
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -38,16 +37,8 @@ def take(lab: Lab, page: Page) -> bytes:
     """Return the picture (PNG) of a run in a tab of JupyterLab."""
     scan = pt.simulate(patterns=784, window=96, modes=3, step=5, seed=1)
     pt.save_scan(dataclasses.replace(scan, name="Siemens star"), lab.folder / SCAN)
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, lab.folder / NOTEBOOK)
-    page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
-    cell = page.locator(".jp-Notebook .jp-Cell").first
-    cell.wait_for(timeout=60_000)
-    kernel = lab.client(NOTEBOOK)
+    kernel = lab.run(page, NOTEBOOK, CELL)
     try:
-        cell.click()
-        page.keyboard.press("Shift+Enter")
         page.locator(".ptynb-workbench").first.wait_for(timeout=120_000)
         page.locator(".jp-SideBar [data-id=filebrowser]").first.click()  # folds the list of files away
         page.locator(".ptynb-workbench-head").get_by_role("button", name="Open in a tab of its own").click()

@@ -32,7 +32,9 @@ from ptynb.analysis.probe_modes import caustic as caustic
 from ptynb.analysis.probe_modes import focus_distance as focus_distance
 from ptynb.analysis.probe_modes import mode_powers as mode_powers
 from ptynb.analysis.probe_modes import orthogonal_modes as orthogonal_modes
+from ptynb.analysis.registration import Comparison as Comparison
 from ptynb.analysis.registration import Registered as Registered
+from ptynb.analysis.registration import compare as compare
 from ptynb.analysis.registration import register as register
 from ptynb.analysis.result_comparison import Difference as Difference
 from ptynb.analysis.result_comparison import Together as Together
@@ -47,5 +49,3 @@ from ptynb.analysis.scan_survey import survey as survey
 from ptynb.analysis.transfer_function import TransferFunction as TransferFunction
 from ptynb.analysis.transfer_function import object_transfer_function as object_transfer_function
 from ptynb.analysis.transfer_function import phase_retrieval_transfer_function as phase_retrieval_transfer_function
-from ptynb.analysis.truth_comparison import Comparison as Comparison
-from ptynb.analysis.truth_comparison import compare as compare

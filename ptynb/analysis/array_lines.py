@@ -29,14 +29,12 @@ def quantity_lines(field: str, corner: tuple[int, int], shape: tuple[int, int], 
 def field_of(result: Result, slice: int | None = None, mode: int = 0) -> Array:
     """Return the array of `field_line`."""
     stack = result.object if result.object.ndim == 4 else result.slices[None]
-    found: Array = stack[mode].prod(0) if slice is None else stack[mode, slice]
-    return found
+    return stack[mode].prod(0) if slice is None else stack[mode, slice]
 
 
 def quantity_of(field: Array, quantity: str, corner: tuple[int, int], shape: tuple[int, int], *, flat: bool) -> Array:
     """Return the array of a line of `quantity_lines`."""
-    y, x = (range(start, start + side) for start, side in zip(corner, shape, strict=True))
-    seen: Array = field[y.start : y.stop, x.start : x.stop]
+    seen: Array = field[corner[0] : corner[0] + shape[0], corner[1] : corner[1] + shape[1]]
     if quantity == "amplitude":
         return np.abs(seen)
     if quantity == "complex":

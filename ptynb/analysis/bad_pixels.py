@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.pixel_mask import Statistics, judged
+from ptynb.preparation.pixel_mask import Statistics, check_limits, judged
 from ptynb.preparation.rotation_fit import check_survey
 
 
@@ -73,11 +72,7 @@ def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3
     InvalidValueError
         If factor or sigmas is out of range, or the survey belongs to another scan (code "scan.wrong-survey").
     """
-    if not (np.isfinite(factor) and factor >= 1 and np.isfinite(sigmas) and sigmas >= 0):
-        raise InvalidValueError(
-            f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
-            code="argument.invalid-value",
-        )
+    check_limits(factor, sigmas)
     seen = survey(scan) if seen is None else seen
     check_survey(scan, seen)
     found = judged(scan, Statistics(seen.patterns, seen.finite, seen.mean, seen.variance), factor=factor, sigmas=sigmas)

@@ -40,10 +40,11 @@ def objects(
     flatten = images.flattening(fields[together.first])
     measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
     measure = measures.get(quantity, np.asarray)
-    values = {
-        name: measure(_flattened(field, flatten if registered and name in together.placed else None))
-        for name, field in fields.items()
-    }
+    values = {}
+    for name, field in fields.items():
+        same = registered and name in together.placed
+        down, across = flatten if same else images.flattening(field)
+        values[name] = measure(field * down[:, None] * across[None, :])
     limits = None if quantity == "complex" else images.limits_of(values[together.first])
     pictures = []
     for name, shown in values.items():
@@ -97,12 +98,6 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
     return fields, problems
 
 
-def _flattened(field: Array, flatten: tuple[Array, Array] | None) -> Array:
-    down, across = images.flattening(field) if flatten is None else flatten
-    flat: Array = field * down[:, None] * across[None, :]
-    return flat
-
-
 def _difference(difference: Difference, quantity: Quantity) -> Array:
     if quantity == "phase":
         return difference.phase
@@ -135,19 +130,8 @@ def _difference_picture(
     else:
         largest = max(abs(limit) for limit in images.limits_of(values))
         limits, colours, note = (-largest, largest), "PuOr", f"difference of the {quantity}s"
-    parts = {"phase": "rad"}
-    note = f"{note}, after registration" + (
-        "" if quantity == "phase" else "; 1 is the root mean square of the amplitude"
-    )
+    unit, scale = ("rad", "") if quantity == "phase" else ("", "; 1 is the root mean square of the amplitude")
     return images.picture(
-        values,
-        DIFFERENCE,
-        title,
-        size=SIDE,
-        limits=limits,
-        unit=parts.get(quantity, ""),
-        pixel_size=pixel_size,
-        colours=colours,
-        note=note,
-        quantity=f"difference of {quantity}",
-    )
+        values, DIFFERENCE, title, size=SIDE, limits=limits, unit=unit, pixel_size=pixel_size, colours=colours,
+        note=f"{note}, after registration{scale}", quantity=f"difference of {quantity}",
+    )  # fmt: skip

@@ -60,8 +60,7 @@ def error_map(first: Result, second: Result, *, smoothing: float = SMOOTHING) ->
     half = (one - other) / 2 * np.exp(-1j * np.angle(mean))
 
     def local(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        averaged: NDArray[np.float64] = gaussian_filter(squares, smoothing, mode="reflect")
-        return averaged
+        return gaussian_filter(squares, smoothing, mode="reflect")
 
     along, across = local(half.real**2), local(half.imag**2)
     power = np.maximum(local(np.abs(mean) ** 2), np.finfo(np.float32).tiny)

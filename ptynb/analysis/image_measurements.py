@@ -6,14 +6,14 @@ The tools of the viewers measure the same from the grey levels of a picture; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import map_coordinates
 
-from ptynb.analysis.ring_correlation import PixelSize, soft_window
-from ptynb.exceptions import InvalidValueError
+from ptynb.analysis.ring_correlation import PixelSize, pixel_sizes, soft_window
+from ptynb.exceptions import InvalidValueError, check_choice
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -143,7 +143,7 @@ def line_profile(
     offsets = np.arange(width) - (width - 1) / 2
     points = ends[0] + parts[:, None, None] * step + offsets[:, None] * across
     sampled = map_coordinates(values, np.moveaxis(points, -1, 0), order=1, cval=np.nan)
-    length = float(np.hypot(*(step * _pixel(pixel_size))))
+    length = float(np.hypot(*(step * pixel_sizes(pixel_size))))
     return LineProfile(parts * length, sampled.mean(1))
 
 
@@ -191,10 +191,7 @@ def region_statistics(
             "The image is complex; expected real values, such as np.abs(image) or np.angle(image).",
             code="array.shape-mismatch",
         )
-    if shape not in ("rectangle", "ellipse"):
-        raise InvalidValueError(
-            f"shape is {shape!r}; expected 'rectangle' or 'ellipse'.", code="argument.invalid-value"
-        )
+    check_choice(shape, "shape", get_args(Shape))
     ends = np.sort(_ends(start, stop), axis=0)
     y, x = (np.arange(side) for side in values.shape)
     if shape == "rectangle":
@@ -210,7 +207,7 @@ def region_statistics(
             "corners around at least one.",
             code="argument.invalid-value",
         )
-    area = chosen.size * float(np.prod(_pixel(pixel_size)))
+    area = chosen.size * float(np.prod(pixel_sizes(pixel_size)))
     extremes = float(chosen.min()), float(chosen.max())
     return RegionStatistics(float(chosen.mean()), float(chosen.std()), *extremes, chosen.size, area)
 
@@ -240,7 +237,7 @@ def amplitude_spectrum(image: ArrayLike, pixel_size: PixelSize | None = None) ->
         "argument.invalid-value").
     """
     values = _image(image)
-    pixels = _pixel(pixel_size)
+    pixels = pixel_sizes(pixel_size)
     transform = np.fft.fft2((values - values.mean()) * soft_window(values.shape), norm="ortho")
     y, x = (np.fft.fftshift(np.fft.fftfreq(side, size)) for side, size in zip(values.shape, pixels, strict=True))
     return AmplitudeSpectrum(np.abs(np.fft.fftshift(transform)), y, x)
@@ -264,15 +261,3 @@ def _ends(start: tuple[float, float], stop: tuple[float, float]) -> Floats:
             code="argument.invalid-value",
         )
     return np.stack(ends)
-
-
-def _pixel(pixel_size: PixelSize | None) -> Floats:
-    if pixel_size is None:
-        return np.ones(2)
-    sizes = np.broadcast_to(np.asarray(pixel_size, dtype=np.float64), 2)
-    if not (np.isfinite(sizes) & (sizes > 0)).all():
-        raise InvalidValueError(
-            f"pixel_size is {pixel_size!r} m; expected a positive, finite number, or two (y, x).",
-            code="argument.invalid-value",
-        )
-    return sizes

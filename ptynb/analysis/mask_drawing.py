@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 Mask = NDArray[np.bool_]
 MOST_STEPS = 100
@@ -40,21 +40,13 @@ def painted(mask: ArrayLike, path: ArrayLike, radius: float, good: bool = False)
     """
     out = np.array(mask, dtype=bool)
     points = np.asarray(path, dtype=np.float64)
-    if (
-        out.ndim != 2
-        or points.ndim != 2
-        or points.shape[1:] != (2,)
-        or not len(points)
-        or not np.isfinite(points).all()
-    ):
+    fits = out.ndim == points.ndim == 2 and points.shape[1] == 2 and len(points) > 0
+    if not (fits and np.isfinite(points).all()):
         raise InvalidValueError(
             f"The path has shape {points.shape} and the mask {out.shape}; expected finite (point, yx) and (y, x).",
             code="array.shape-mismatch",
         )
-    if not (np.isfinite(radius) and radius > 0):
-        raise InvalidValueError(
-            f"radius is {radius!r}; expected a positive number of pixels.", code="argument.invalid-value"
-        )
+    check_positive(radius, "radius", "pixels")
     ends = points[1:] if len(points) > 1 else points
     for start, end in zip(points[: len(ends)], ends, strict=True):
         _stroke(out, start, end, radius, good)

@@ -14,7 +14,7 @@ from ptynb.data.cut_pictures import cut_pictures
 from ptynb.data.images import Picture, pictures_html
 from ptynb.data.record import Array
 from ptynb.data.result import Result
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_choice
 
 CutQuantity = Literal["phase", "amplitude", "complex"]
 
@@ -128,11 +128,7 @@ def orthogonal_cuts(
         If the object has one slice, or the pixel is not in the illuminated area ("argument.invalid-value"), or the
         pixel size or the distance of the slices is unknown ("argument.missing").
     """
-    if quantity not in get_args(CutQuantity):
-        raise InvalidValueError(
-            f"quantity is {quantity!r}; expected {', '.join(map(repr, get_args(CutQuantity)))}.",
-            code="argument.invalid-value",
-        )
+    check_choice(quantity, "quantity", get_args(CutQuantity))
     modes = result.object if result.object.ndim == 4 else result.slices[None]
     if not 0 <= mode < len(modes):
         raise InvalidValueError(

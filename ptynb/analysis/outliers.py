@@ -175,8 +175,7 @@ def _saturated(scan: Scan, seen: Survey) -> NDArray[np.bool_]:
     shared = at_ceiling & (seen.at_brightest > 1)
     if ceiling > CEILING and shared.sum() >= 3 and 2 * shared.sum() >= at_ceiling.sum():
         return at_ceiling
-    found: NDArray[np.bool_] = brightest >= full
-    return found
+    return brightest >= full
 
 
 def leave_out(scan: Scan, patterns: ArrayLike) -> Scan:

@@ -154,8 +154,7 @@ def _layer_without_ramp(layer: Array, weights: Array, scale: bool) -> Array:
         )
     y, x = (np.arange(side) - (side - 1) / 2 for side in layer.shape)
     weighted = weights * layer
-    steps = [np.angle(np.vdot(weighted[:-1], weighted[1:])), np.angle(np.vdot(weighted[:, :-1], weighted[:, 1:]))]
-    plane = np.array([0.0, *steps])
+    plane = np.array([0.0, *np.angle(images.step_sums(weighted))])
     plane[0] = np.angle((weighted * _plane(plane, y, x).conj()).sum())
     columns = np.stack(np.broadcast_arrays(1.0, y[:, None], x[None, :])).reshape(3, -1)
     normal = (columns * power.ravel()) @ columns.T

@@ -125,8 +125,7 @@ class PositionRefinement:
         """
         factor = self.exaggeration(affine=affine) if factor is None else factor
         moves = (self.moves if affine else self.residual) / _pixel(self.pixel_size)
-        ends: NDArray[np.float64] = self.measured + factor * moves
-        return ends
+        return self.measured + factor * moves
 
     def length_text(self, length: float) -> str:
         """Return a length of the moves with its unit.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.data.optics.pupil import free_space, frequencies, slopes
+from ptynb.exceptions import InvalidValueError, check_positive
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -79,19 +80,10 @@ def orthogonal_modes(probe: Array) -> Array:
     return padded.reshape(probe.shape).astype(probe.dtype, copy=False)
 
 
-def propagated(field: Array, pixel: tuple[float, float], wavelength: float, distance: float) -> Array:
-    """Propagate a field (…, y, x) by `distance` [m] in free space, positive downstream, with the angular spectrum.
-
-    The transform is multiplied by exp(2πi Δz (sqrt(1/λ² - |k|²) - 1/λ)); evanescent waves are removed. The field is 0
-    outside its window, and light that leaves the window is lost instead of wrapping around.
-
-    pixel: (y, x) [m]. wavelength: [m].
-    """
-    return _propagated_spectrum(_padded_transform(field), field.shape[-2:], pixel, wavelength, distance)
-
-
 def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distances: Iterable[float]) -> Floats:
-    """Return the intensities of a probe through its focus, Σ_modes |P|²; see `propagated`.
+    """Return the intensities of a probe through its focus, Σ_modes |P|², by the angular spectrum.
+
+    The probe is 0 outside its window, and light that leaves the window is lost instead of wrapping around.
 
     Parameters
     ----------
@@ -114,11 +106,8 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
     InvalidValueError
         If sizes are not positive and finite, or distances are not finite.
     """
-    for values, name in ((pixel, "pixel size"), ((wavelength,), "wavelength")):
-        if not all(np.isfinite(value) and value > 0 for value in values):
-            raise InvalidValueError(
-                f"The {name} is {values} m; expected positive, finite values.", code="argument.invalid-value"
-            )
+    for value, name in ((pixel[0], "pixel size"), (pixel[1], "pixel size"), (wavelength, "wavelength")):
+        check_positive(value, name, "m")
     positions = np.array(list(distances), dtype=np.float64)
     if positions.ndim != 1 or not positions.size or not np.isfinite(positions).all():
         raise InvalidValueError(
@@ -200,14 +189,11 @@ def _propagated_spectrum(
     K. Matsushima and T. Shimobaba, Opt. Express 17, 19662 (2009). In between it is not visible, and the waves are
     faded out, since a sharp limit would cause diffraction.
     """
-    ky, kx = (np.fft.fftfreq(3 * side, size) for side, size in zip(window, pixel, strict=True))
-    squared = ky[:, None] ** 2 + kx[None, :] ** 2
-    along = np.sqrt(np.maximum(1 / wavelength**2 - squared, 0))
-    # Avoids the cancellation of two large numbers.
-    transfer = np.exp(-2j * np.pi * distance * squared / (along + 1 / wavelength)) * (along > 0)
-    steepness = abs(distance) / np.where(along > 0, along, np.inf)
-    for k, side, size in ((ky[:, None], window[0], pixel[0]), (kx[None, :], window[1], pixel[1])):
-        widths = np.abs(k) * steepness / (side * size)
+    y, x = frequencies((3 * window[0], 3 * window[1]), pixel)
+    across = slopes(y, x, wavelength)
+    transfer = np.where(np.isfinite(across[0]), np.exp(1j * free_space(y, x, wavelength, distance)), 0)
+    for slope, side, size in zip(across, window, pixel, strict=True):
+        widths = abs(distance) * np.where(transfer, slope, 0) / (side * size)
         transfer *= np.cos(0.5 * np.pi * np.clip(widths - 1, 0, 1)) ** 2
     return np.fft.ifft2(spectrum * transfer)[..., : window[0], : window[1]]
 

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from ptynb.data.images import step_sums
 from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
@@ -61,6 +62,25 @@ class Registered:
     shift: tuple[float, float]
     factor: complex
     ramp: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A reconstructed object and the true one over the compared area.
+
+    Parameters
+    ----------
+    error : float
+        Root mean squared complex difference, divided by the root mean square of the ground truth.
+    aligned : ndarray of complex
+        The reconstruction (y, x), shifted, scaled and without its ramp.
+    ground_truth : ndarray of complex
+        The ground truth (y, x).
+    """
+
+    error: float
+    aligned: Array
+    ground_truth: Array
 
 
 def register(object: Array, reference: Array, area: Area | None = None, offset: tuple[int, int] = (0, 0)) -> Registered:
@@ -109,10 +129,36 @@ def register(object: Array, reference: Array, area: Area | None = None, offset: 
     return registered
 
 
-def registered_near(object: Array, reference: Array, area: Area, offset: tuple[int, int] = (0, 0)) -> Registered:
-    """Register as `register`, without the search, for a shift that is known to about a pixel."""
-    fit = _Fit.of(object, reference, area, offset)
-    return fit.solve(fit.start((0.0, 0.0)))
+def compare(object: Array, ground_truth: Array, area: Area, offset: tuple[int, int] = (0, 0)) -> Comparison:
+    """Compare a reconstructed object with the true one.
+
+    Ptychography does not determine a shift, a complex factor and a linear phase ramp (probe and positions compensate
+    them); they are fitted, to fractions of a pixel.
+
+    Parameters
+    ----------
+    object : ndarray of complex
+        Reconstructed object (y, x).
+    ground_truth : ndarray of complex
+        True object (y, x).
+    area : (slice, slice)
+        Area of the ground truth, at least a few pixels inside the object.
+    offset : (int, int), default (0, 0)
+        Approximate pixel (y, x) of the ground truth at the first pixel of the object.
+
+    Returns
+    -------
+    Comparison
+        Error and aligned objects.
+
+    Raises
+    ------
+    InvalidValueError
+        If the area is not inside both (code "comparison.area-outside").
+    """
+    fit = _Fit.of(object, ground_truth, area, offset)
+    found = fit.solve(fit.start((0.0, 0.0)))
+    return Comparison(found.error, found.aligned, found.reference)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +204,8 @@ class _Fit:
     def start(self, shift: tuple[float, float]) -> Array:
         """Return the parameters at a shift [pixels], with the ramp that follows from it."""
         whole = np.roll(self.object, [round(distance) for distance in shift], (0, 1))[self.area]
-        return np.array([*shift, *(_ramp_between(whole, self.reference) if self.ramped else (0.0, 0.0))])
+        steps = step_sums(self.reference * whole.conj()) if self.ramped else (0, 0)
+        return np.array([*shift, *np.angle(steps)])
 
     def error(self, parameters: Array) -> float:
         """Return the normalised root mean squared difference with the best factor."""
@@ -331,13 +378,6 @@ def _shift_phase(side: int, distance: float) -> tuple[Array, Array]:
     angular = 2 * np.pi * np.fft.fftfreq(side)
     phase = np.exp(-1j * angular * distance)
     return phase, -1j * angular * phase
-
-
-def _ramp_between(candidate: Array, reference: Array) -> tuple[float, float]:
-    """Return the linear ramp [rad/pixel] from the mean phase step of the ratio of the two."""
-    ratio = reference * candidate.conj()
-    steps = (np.vdot(ratio[:-1], ratio[1:]), np.vdot(ratio[:, :-1], ratio[:, 1:]))
-    return float(np.angle(steps[0])), float(np.angle(steps[1]))
 
 
 def _coarse_shift(candidate: Array, reference: Array) -> tuple[float, float]:

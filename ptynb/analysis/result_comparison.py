@@ -65,21 +65,18 @@ class Difference:
     def relative(self) -> Array:
         """Complex difference (y, x), divided by the root-mean-square amplitude of the reference."""
         one, other = self.registered.aligned, self.registered.reference
-        difference: Array = (one - other) / np.sqrt(np.mean(np.abs(other) ** 2))
-        return difference
+        return (one - other) / np.sqrt(np.mean(np.abs(other) ** 2))
 
     @property
     def amplitude(self) -> Array:
         """Difference of the amplitudes (y, x), divided by the root-mean-square amplitude of the reference."""
         one, other = np.abs(self.registered.aligned), np.abs(self.registered.reference)
-        difference: Array = (one - other) / np.sqrt(np.mean(other**2))
-        return difference
+        return (one - other) / np.sqrt(np.mean(other**2))
 
     @property
     def phase(self) -> Array:
         """Difference of the phases (y, x) [rad], in [-π, π]."""
-        difference: Array = np.angle(self.registered.aligned * self.registered.reference.conj())
-        return difference
+        return np.angle(self.registered.aligned * self.registered.reference.conj())
 
 
 class Together:
@@ -369,8 +366,7 @@ def entries(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _field_of(result: Result, slice: int | None) -> Array:
-    field: Array = result.projection if slice is None else result.slices[slice]
-    return field
+    return result.projection if slice is None else result.slices[slice]
 
 
 def illuminated(result: Result) -> Area:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.analysis.registration import register
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_choice, check_positive
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ class Rings:
         shape: (y, x). pixel_size: of the images [m], equal or (y, x). Sides and pixels may differ: a ring is a circle
         in 1/m, and none is empty.
         """
-        pixels = _pixels(pixel_size)
+        pixels = pixel_sizes(pixel_size)
         sides = [np.fft.fftfreq(side, size) for side, size in zip(shape, pixels, strict=True)]
         width = max(1 / (side * size) for side, size in zip(shape, pixels, strict=True))
         count = int(min(0.5 / size for size in pixels) / width + 1e-9)
@@ -99,16 +99,14 @@ def crossing(frequencies: Array, values: Array, threshold: Array | float) -> flo
     return float(frequencies[after - 1] + share * (frequencies[after] - frequencies[after - 1]))
 
 
-def _pixels(pixel_size: PixelSize | None) -> tuple[float, float]:
+def pixel_sizes(pixel_size: PixelSize | None) -> tuple[float, float]:
+    """Return the size (y, x) of pixels [m], which may be given as one number; 1 without a size."""
     if pixel_size is None:
         return 1.0, 1.0
-    sizes = tuple(float(size) for size in np.broadcast_to(np.asarray(pixel_size, float), 2))
-    if not all(np.isfinite(size) and size > 0 for size in sizes):
-        raise InvalidValueError(
-            f"pixel_size is {pixel_size!r} m; expected a positive, finite number, or two (y, x).",
-            code="argument.invalid-value",
-        )
-    return sizes[0], sizes[1]
+    height, width = np.broadcast_to(np.asarray(pixel_size, np.float64), 2).tolist()
+    for size in (height, width):
+        check_positive(size, "pixel_size", "m")
+    return height, width
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +166,7 @@ class RingCorrelation:
             "one-bit": self.one_bit,
             "one-seventh": ONE_SEVENTH,
         }
-        if threshold not in thresholds:
-            raise InvalidValueError(
-                f"threshold is {threshold!r}; expected 'half-bit', 'one-bit' or 'one-seventh'.",
-                code="argument.invalid-value",
-            )
+        check_choice(threshold, "threshold", [*thresholds])
         decisive = self.independent >= min(FEWEST, float(self.independent.max()))
         level = np.broadcast_to(thresholds[threshold], self.correlation.shape)
         return crossing(self.frequencies[decisive], self.correlation[decisive], level[decisive])

@@ -418,13 +418,7 @@ class Acquisition:
     positions_planned: bool = True
 
     def index(self) -> ArrivalIndex:
-        """Open the index of arrivals.
-
-        Raises
-        ------
-        FileError
-            If the folder is gone (code "file.not-found"), or has the index of another scan ("file.damaged").
-        """
+        """Open the index of arrivals; raise FileError if the folder is gone, or has the index of another scan."""
         index = ArrivalIndex.open(self.folder / INDEX_NAME)
         if index.count != self.count:
             raise FileError(
@@ -435,10 +429,7 @@ class Acquisition:
     def stop(self) -> Arrivals:
         """Ask the receiver to end the scan, wait until it has, and return what came.
 
-        Raises
-        ------
-        AcquisitionError
-            If it does not within 20 s, or was killed (code "acquisition.failed").
+        Raises AcquisitionError if it does not within 20 s, or was killed (code "acquisition.failed").
         """
         index = self.index()
         request = self.folder / STOP_NAME

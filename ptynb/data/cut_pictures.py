@@ -102,10 +102,10 @@ def cut_pictures(
     return pictures[0], pictures[1]
 
 
-def length_text(length: float) -> str:
+def length_text(length: float, digits: int = 3) -> str:
     """Return a length [m] in the unit that suits it, such as '2.5 nm'."""
     unit, size = next((one for one in UNITS if abs(length) >= 0.9999 * one[1]), UNITS[-1])
-    return f"{length / size:.3g} {unit}"
+    return f"{length / size:.{digits}g} {unit}"
 
 
 def _along(values: Array, reduction: int) -> Array:
@@ -113,5 +113,4 @@ def _along(values: Array, reduction: int) -> Array:
     if reduction == 1:
         return values
     count = values.shape[1] // reduction
-    means: Array = values[:, : count * reduction].reshape(len(values), count, reduction).mean(2)
-    return means
+    return values[:, : count * reduction].reshape(len(values), count, reduction).mean(2)

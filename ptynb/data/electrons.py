@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import check_positive
 
 PLANCK_CONSTANT = 6.62607015e-34
 """[J s], exact since 2019."""
@@ -42,7 +42,7 @@ def electron_wavelength(voltage: float) -> float:
     InvalidValueError
         If the voltage is not positive and finite.
     """
-    _check(voltage)
+    check_positive(voltage, "voltage", "V", "voltage")
     return PLANCK_CONSTANT * LIGHT_SPEED / ELEMENTARY_CHARGE / math.sqrt(voltage * (voltage + 2 * REST_ENERGY))
 
 
@@ -81,7 +81,7 @@ def lorentz_factor(voltage: float) -> float:
     InvalidValueError
         If the voltage is not positive and finite.
     """
-    _check(voltage)
+    check_positive(voltage, "voltage", "V", "voltage")
     return 1 + voltage / REST_ENERGY
 
 
@@ -103,7 +103,7 @@ def electron_speed(voltage: float) -> float:
     InvalidValueError
         If the voltage is not positive and finite.
     """
-    _check(voltage)
+    check_positive(voltage, "voltage", "V", "voltage")
     return LIGHT_SPEED * math.sqrt(voltage * (voltage + 2 * REST_ENERGY)) / (voltage + REST_ENERGY)
 
 
@@ -129,12 +129,3 @@ def interaction_parameter(voltage: float) -> float:
         If the voltage is not positive and finite.
     """
     return 2 * math.pi * ELEMENTARY_CHARGE / (PLANCK_CONSTANT * electron_speed(voltage))
-
-
-def _check(voltage: float) -> None:
-    if not (math.isfinite(voltage) and voltage > 0):
-        raise InvalidValueError(
-            f"voltage is {voltage!r} V; expected a positive, finite number.",
-            code="argument.invalid-value",
-            fields=("voltage",),
-        )

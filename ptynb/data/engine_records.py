@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from ptynb.data.record import Epoch as Epoch
 from ptynb.data.record import RunRecord as RunRecord
 from ptynb.data.record import Thumbnail as Thumbnail
 from ptynb.data.result import Result as Result
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_choice
 
 PANES = "amplitude", "phase", "complex"
 """Display modes of an object."""
@@ -195,10 +193,7 @@ class RenderRequest:
             raise InvalidValueError(
                 f"panes is {self.panes}; expected some of {', '.join(PANES)}, each once.", code="argument.invalid-value"
             )
-        if self.modes_as not in ("complex", "amplitude"):
-            raise InvalidValueError(
-                f"modes_as is {self.modes_as!r}; expected 'complex' or 'amplitude'.", code="argument.invalid-value"
-            )
+        check_choice(self.modes_as, "modes_as", ("complex", "amplitude"))
         for name, low in (("size", 1), ("modes", 0), ("state", 0), ("slice", 0)):
             value = getattr(self, name)
             if value is not None and value < low:
@@ -296,8 +291,3 @@ class Health:
     agreed: int = 0
     problems: tuple[str, ...] = ()
     answered: bool = True
-
-
-def as_plain(record: Any) -> dict[str, Any]:
-    """Return a record's fields as a dictionary of plain values."""
-    return dataclasses.asdict(record)

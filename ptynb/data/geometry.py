@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 ELECTRON_VOLT = 1.602176634e-19
 """[J], exact since 2019."""
@@ -18,12 +17,14 @@ PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / ELECTRON_VOLT
 
 def wavelength_from_energy(energy: float) -> float:
     """Return the wavelength [m] of a photon of this energy [eV]: λ = h c / E."""
-    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(energy, "photon energy", "eV", "energy")
+    check_positive(energy, "photon energy", "eV", "energy")
+    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / energy
 
 
 def energy_from_wavelength(wavelength: float) -> float:
     """Return the energy [eV] of a photon of this wavelength [m]: E = h c / λ."""
-    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(wavelength, "wavelength", "m", "wavelength")
+    check_positive(wavelength, "wavelength", "m", "wavelength")
+    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / wavelength
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +48,10 @@ class Geometry:
     detector_pixel: tuple[float, float]
 
     def __post_init__(self) -> None:
-        _positive(self.wavelength, "wavelength", "m", "wavelength")
-        _positive(self.distance, "distance", "m", "distance")
+        check_positive(self.wavelength, "wavelength", "m", "wavelength")
+        check_positive(self.distance, "distance", "m", "distance")
         for size in self.detector_pixel:
-            _positive(size, "detector pixel size", "m", "detector_pixel")
+            check_positive(size, "detector pixel size", "m", "detector_pixel")
 
     def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
         """Return the size of an object pixel, λ z / (n p) for n detector pixels of size p at distance z.
@@ -101,7 +102,7 @@ class NearField:
     detector_pixel: tuple[float, float]
 
     def __post_init__(self) -> None:
-        _positive(self.wavelength, "wavelength", "m", "wavelength")
+        check_positive(self.wavelength, "wavelength", "m", "wavelength")
         if not self.focus_to_sample > 0:
             raise InvalidValueError(
                 f"focus_to_sample is {self.focus_to_sample!r} m; expected a positive distance, or math.inf for a "
@@ -109,9 +110,9 @@ class NearField:
                 code="argument.invalid-value",
                 fields=("focus_to_sample",),
             )
-        _positive(self.sample_to_detector, "distance from sample to detector", "m", "distance")
+        check_positive(self.sample_to_detector, "distance from sample to detector", "m", "distance")
         for size in self.detector_pixel:
-            _positive(size, "detector pixel size", "m", "detector_pixel")
+            check_positive(size, "detector pixel size", "m", "detector_pixel")
 
     @property
     def magnification(self) -> float:
@@ -179,13 +180,3 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
     low = np.rint(positions.min(0) + np.array(window) / 4).astype(int)
     high = np.rint(positions.max(0) + np.array(window) * 3 / 4).astype(int)
     return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
-
-
-def _positive(value: float, name: str, unit: str, field: str) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidValueError(
-            f"The {name} is {value!r} {unit}; it has to be a positive, finite number.",
-            code="argument.invalid-value",
-            fields=(field,),
-        )
-    return value

@@ -64,14 +64,9 @@ def pictures_html(pictures: Iterable[Picture]) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div>'
 
 
-def _hue_circle(steps: int) -> NDArray[np.float32]:
-    """Return colours (steps, rgb) from 0 to 1: three triangle waves a third of the circle apart."""
-    turns = np.arange(steps)[:, None] / steps
-    return np.clip(np.abs((turns * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
-
-
-HUES = _hue_circle(1536)
-"""Colours of phases: as many as 8 bits per channel can distinguish."""
+_TURNS = np.arange(1536)[:, None] / 1536
+HUES = np.clip(np.abs((_TURNS * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
+"""Colours (1536, rgb) of phases, three triangle waves a third of the circle apart: as many as 8 bits distinguish."""
 
 
 def reduction_for(shape: tuple[int, ...], size: int) -> int:
@@ -129,7 +124,8 @@ def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     return phase
 
 
-def _steps(field: Array) -> tuple[complex, complex]:
+def step_sums(field: Array) -> tuple[complex, complex]:
+    """Return Σ O[k+1] O*[k] of a field (y, x) along y and x: their phases are its mean phase steps [rad/pixel]."""
     return complex(np.vdot(field[:-1], field[1:])), complex(np.vdot(field[:, :-1], field[:, 1:]))
 
 
@@ -145,7 +141,7 @@ def flattening(field: Array) -> tuple[Array, Array]:
 
 def ramp(
     field: Array,
-    steps: Callable[[Array], tuple[complex, complex]] = _steps,
+    steps: Callable[[Array], tuple[complex, complex]] = step_sums,
     turned_sum: Callable[[Array, Array, Array], complex] = _turned_sum,
 ) -> tuple[Array, Array]:
     """Return the linear ramp of the phase of a complex field (y, x) [rad], along y (y,), mean included, and x (x,).
@@ -178,8 +174,7 @@ def limits_of(values: Array, low: float = 1.0, high: float = 99.0) -> tuple[floa
 
 def coloured(values: Array, limits: tuple[float, float], colours: Array = GREY) -> NDArray[np.uint8]:
     """Return the colours (y, x, rgb) uint8 of values (y, x) by a look-up table (256, 3)."""
-    rgb: NDArray[np.uint8] = np.take(colours, levels(values, limits), axis=0)
-    return rgb
+    return np.take(colours, levels(values, limits), axis=0)
 
 
 def complex_colours(field: Array) -> NDArray[np.uint8]:
@@ -278,8 +273,7 @@ def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:
     """Return grey levels (y, x) uint8: 0 at or below the lower limit, 255 at or above the upper one; NaN becomes 0."""
     low, high = limits
     finite = values if np.isfinite(values).all() else np.nan_to_num(values, nan=low)
-    grey: NDArray[np.uint8] = ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
-    return grey
+    return ((np.clip(finite, low, high) - low) * (255.999 / (high - low))).astype(np.uint8)
 
 
 def side_by_side(pictures: list[NDArray[np.uint8]], gap: int = 2) -> NDArray[np.uint8]:

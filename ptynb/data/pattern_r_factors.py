@@ -13,16 +13,10 @@ from numpy.typing import NDArray
 class PatternRFactors:
     """Amplitude R-factor of each pattern alone, sum |sqrt(I) - sqrt(model)| / sum sqrt(I) over its pixels.
 
-    Parameters
-    ----------
-    values : ndarray
-        float64 (pattern,): the R-factors; NaN for patterns that were not measured yet, and for those without counts.
-    epochs : ndarray
-        int64 (pattern,): number of epochs completed when each was measured; -1: not yet.
-    complete : bool
-        Whether all values are of one state of the reconstruction, the present one if it is not running.
-    cost : float
-        Longest time for which the request interrupted the updates of an engine at once [s].
+    values: (pattern,), the R-factors; NaN for patterns that were not measured yet, and for those without counts.
+    epochs: (pattern,), number of epochs completed when each was measured; -1: not yet. complete: whether all values are
+    of one state of the reconstruction, the present one if it is not running. cost: longest time for which the request
+    interrupted the updates of an engine at once [s].
     """
 
     values: NDArray[np.float64]
@@ -125,5 +119,4 @@ class RFactorRecord:
         )
 
     def _rows(self, first: int, count: int) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = self._order[np.arange(first, first + count) % max(len(self._order), 1)]
-        return rows
+        return self._order[np.arange(first, first + count) % max(len(self._order), 1)]

@@ -119,20 +119,8 @@ class Change:
 class RunSpan:
     """The epochs of a run, from its beginning or from a change of its last epoch.
 
-    Two that differ only in `when` are equal.
-
-    Parameters
-    ----------
-    epoch : int
-        Epochs completed then.
-    update : int
-        Updates of the running epoch completed then.
-    first : int
-        Epochs completed at the beginning of the run.
-    last : int
-        Last epoch of the run.
-    when : float
-        Time [s since 1970, UTC].
+    Two that differ only in `when` are equal. epoch, update: epochs, and updates of the running one, completed then.
+    first: epochs completed at the beginning of the run. last: its last epoch. when: time [s since 1970, UTC].
     """
 
     epoch: int

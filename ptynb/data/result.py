@@ -151,8 +151,7 @@ class Result(RunRecord):
     @property
     def projection(self) -> Array:
         """The projection of the object (y, x): the product of the slices of its first mode."""
-        projection: Array = self.slices.prod(0)
-        return projection
+        return self.slices.prod(0)
 
     @property
     def aberrations(self) -> dict[str, float | tuple[float, float]]:

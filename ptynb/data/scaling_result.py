@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb.data.engine_records import Epoch, as_plain
+from ptynb.data.engine_records import Epoch
 from ptynb.table import Table, Tabular, duration
 
 
@@ -146,7 +147,7 @@ class ScalingTest(Tabular):
         dict
             Values that JSON can hold.
         """
-        return super().to_plain() | {"rows": [as_plain(row) for row in self.rows]}
+        return super().to_plain() | {"rows": [dataclasses.asdict(row) for row in self.rows]}
 
     def _processors(self, trial: ScalingTrial) -> int:
         """Number of busy processors: GPUs, or cores, at most those of the machine."""

@@ -26,7 +26,7 @@ from ptynb.data.optics.lens import electron_probe, lens_aberrations
 from ptynb.data.patterns import AbsentFrames, Frames, SelectedFrames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, check_choice
 from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
@@ -171,7 +171,7 @@ class Scan:
                 code="scan.invalid-guess",
             )
         side_by_side = self.combination is not None and self.combination.share == "probe"
-        _check_positions(self.positions, len(self), self.pattern_shape, self.object, connected=not side_by_side)
+        check_positions(self.positions, len(self), self.pattern_shape, self.object, connected=not side_by_side)
         if self.motion is not None and (self.motion.shape != (len(self), 2) or not np.isfinite(self.motion).all()):
             raise ScanError(
                 f"The motion has shape {self.motion.shape} and {int((~np.isfinite(self.motion)).sum())} values that "
@@ -232,16 +232,14 @@ class Scan:
 
         Raises
         ------
+        InvalidValueError
+            If units or order is none of the choices.
         ScanError
             If arrays do not fit together (code "array.shape-mismatch"), counts are invalid ("scan.invalid-count"), or
             the geometry is missing ("scan.no-geometry").
         """
-        if units not in ("pixels", "metres"):
-            raise ScanError(
-                f"units is {units!r}; expected 'pixels' or 'metres'.", code="argument.invalid-value", fields=("units",)
-            )
-        if order not in ("centred", "fft"):
-            raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.", code="argument.invalid-value")
+        check_choice(units, "units", ("pixels", "metres"))
+        check_choice(order, "order", ("centred", "fft"))
         array = np.asarray(patterns)
         if array.ndim != 3:
             raise ScanError(
@@ -658,11 +656,6 @@ def part_that_came(scan: Scan, patterns: NDArray[np.int64], positions: NDArray[n
     return dataclasses.replace(scan, frames=frames, positions=positions[patterns], acquisition=None)
 
 
-def default_name(path: Path) -> str:
-    """Return the name of a scan for its file."""
-    return path.stem
-
-
 def _check_frames(frames: Frames) -> None:
     if len(frames.shape) != 3 or min(frames.shape) < 1:
         raise ScanError(
@@ -711,11 +704,12 @@ def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
         )
 
 
-def _check_positions(
+def check_positions(
     positions: NDArray[np.float64],
     count: int,
     window: tuple[int, int],
     guess: NDArray[Any] | None,
+    *,
     connected: bool,
 ) -> None:
     """Raise ScanError for invalid positions. connected: whether the windows have to form one area."""

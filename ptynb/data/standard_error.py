@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data import images
+from ptynb.data.images import pictures_html
 from ptynb.data.record import at
 
 PICTURE_PIXELS = 400
@@ -66,18 +67,7 @@ class ErrorMap:
     def _repr_html_(self) -> str:
         """Return the phase of the object beside its standard error, as pictures."""
         phase: Any = images.flat_phase(self.object)
-        shown = (
-            ("phase", phase, "Phase [rad]"),
-            ("phase error", self.phase_error, "Standard error of the phase [rad]"),
-        )
-        figures = []
-        for name, values, title in shown:
-            picture = images.picture(values, name, title, size=PICTURE_PIXELS, unit="rad")
-            low, high = picture.limits or (float(values.min()), float(values.max()))
-            data = base64.b64encode(picture.image).decode()
-            figures.append(
-                f'<figure style="display:inline-block;margin:4px 12px 4px 0"><img alt="{title}" '
-                f'src="data:image/png;base64,{data}"/><figcaption>{title}, black {low:.3g}, white {high:.3g}'
-                "</figcaption></figure>"
-            )
-        return f"<div>{''.join(figures)}</div>"
+        shown = (("Phase [rad]", phase), ("Standard error of the phase [rad]", self.phase_error))
+        pictures = [images.picture(values, title, size=PICTURE_PIXELS, unit="rad") for title, values in shown]
+        notes = ("" if one.limits is None else "black {:.3g}, white {:.3g}".format(*one.limits) for one in pictures)
+        return pictures_html(dataclasses.replace(one, note=note) for one, note in zip(pictures, notes, strict=True))

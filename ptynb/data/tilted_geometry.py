@@ -5,7 +5,6 @@ All vectors are (3,) in one frame of the laboratory; the origin is the point whe
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.geometry import energy_from_wavelength
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 Reals = NDArray[np.float64]
 Vector = tuple[float, float, float]
@@ -40,11 +39,7 @@ class Tilted:
     outgoing: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.wavelength) and self.wavelength > 0):
-            raise InvalidValueError(
-                f"The wavelength is {self.wavelength!r} m; expected a positive, finite number.",
-                code="argument.invalid-value",
-            )
+        check_positive(self.wavelength, "wavelength", "m")
         for name in ("sample_basis", "detector_basis"):
             object.__setattr__(self, name, basis_of(getattr(self, name), name))
         centre = vector_of(self.detector_centre, "detector_centre")
@@ -102,8 +97,7 @@ def conjugate_basis(
             "The detector is seen edge on, or along the sample plane; change its basis or the normal.",
             code="geometry.degenerate",
         )
-    basis: Reals = plane @ np.linalg.solve(seen, np.diag(wavelength / np.array(window)))
-    return basis
+    return plane @ np.linalg.solve(seen, np.diag(wavelength / np.array(window)))
 
 
 def mirror_normal(beam: ArrayLike, outgoing: ArrayLike) -> Reals:

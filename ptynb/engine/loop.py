@@ -49,7 +49,7 @@ from ptynb.physics.losses import Loss, WeightedSum, amplitude_residuals, make_lo
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.physics.torch_steps import product_of_slices
-from ptynb.preparation.pattern_window import in_window
+from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm

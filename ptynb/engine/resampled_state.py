@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import scipy
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel
@@ -30,7 +29,7 @@ from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import Affine, Background
 from ptynb.physics.model import Model
 from ptynb.physics.model_builder import model_window, object_frame
-from ptynb.preparation.field_resampling import cut_spectrum, middle_start
+from ptynb.preparation.field_resampling import cosine_series, cut_spectrum, middle_start
 from ptynb.settings import BY_EXIT_WAVES, Settings, constraints
 
 Scans = tuple[Scan, Scan]
@@ -158,16 +157,10 @@ def resampled_object(
     axis is a cosine series, without the frequencies that the new grid does not have; beyond the present frame the
     object continues as a mirror image.
     """
-    old, new = frames
+    _, new = frames
     for axis, ratio in enumerate(ratios):
         places = (np.arange(new.shape[axis]) + starts[1][axis]) / ratio - starts[0][axis]
-        side = old.shape[axis]
-        values = np.moveaxis(field, axis - 2, -1)
-        coefficients = scipy.fft.dct(values, type=2, axis=-1) / side
-        coefficients[..., 0] /= 2
-        used = min(side, math.ceil(side * ratio))
-        basis = np.cos(np.pi * np.arange(used)[:, None] * (places + 0.5)[None, :] / side)
-        field = np.moveaxis(coefficients[..., :used] @ basis, -1, axis - 2)
+        field = cosine_series(field, axis - 2, places, ratio)
     return field
 
 

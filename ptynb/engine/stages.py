@@ -16,7 +16,7 @@ from ptynb.engine.resampled_state import Units, resampled_state
 from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.physics.constraints import Extension
-from ptynb.preparation.pattern_window import in_window
+from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import Settings
 from ptynb.settings.recipe import StagePlan
 

@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames
-from ptynb.data.scan import AnyGeometry, Scan, default_name
+from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.exceptions import FileError, PtynbError, PtynbWarning, about
 from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import (
@@ -256,7 +256,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         geometry=geometry,
         clip_negative=options.clip_negative,
         motion=None if options.motion is None else _motion(options.motion, record, options, path, geometry),
-        name=default_name(path),
+        name=path.stem,
     )
     angle, defocus = options.convergence_angle, options.defocus
     if angle is None:

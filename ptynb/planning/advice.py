@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, plan_for, usable_cores
-from ptynb.data.engine_records import as_plain
 from ptynb.data.scan import Scan
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
@@ -114,7 +114,7 @@ class Advice(Tabular):
         dict
             The attributes, "advice" and "best".
         """
-        return super().to_plain() | {"advice": self.sentence, "best": as_plain(self.best)}
+        return super().to_plain() | {"advice": self.sentence, "best": dataclasses.asdict(self.best)}
 
 
 def advise(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
@@ -72,9 +72,10 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     window, motion = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1]), scan.motion
     if scan.is_far_field:
         start = middle_start(scan.pattern_shape, window)
-        offset = _zero_frequency_offset(scan.pattern_shape, factors)
+        # From the old zero frequency to the centre of its block, the new one [old pixels].
+        y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(scan.pattern_shape, factors, strict=True))
         positions = scan.positions + start
-        fields = carried(scan, probe=lambda field: cut(ramped(field, offset), start, window))
+        fields = carried(scan, probe=lambda field: cut(ramped(field, (y, x)), start, window))
     else:
         positions, motion = scan.positions / factors, motion_in(scan, 1 / np.array(factors))
         scale = math.sqrt(factors[0] * factors[1])
@@ -123,11 +124,7 @@ def resample(scan: Scan, factor: float) -> Scan:
     ScanError
         For a tilted geometry (code "scan.tilted-geometry").
     """
-    if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
-        raise InvalidValueError(
-            f"factor is {factor!r}; expected a positive, finite number.",
-            code="argument.invalid-value",
-        )
+    check_positive(factor, "factor")
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(
@@ -161,12 +158,6 @@ def resample(scan: Scan, factor: float) -> Scan:
         motion=motion,
         **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
-
-
-def _zero_frequency_offset(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
-    """Return the distance from the old zero frequency to the centre of its block, the new one [old pixels]."""
-    y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
-    return y, x
 
 
 def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:

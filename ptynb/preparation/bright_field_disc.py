@@ -15,7 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.center_of_mass import checked_mean, mean_pattern
 from ptynb.preparation.recorded_steps import recorded
-from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of, motion_in
+from ptynb.preparation.shared_transforms import Array, as_centred, far_field_geometry, middle_of, motion_in
 
 RAYS = 360
 SMALLEST_RADIUS = 2.0
@@ -65,9 +65,7 @@ def bright_field_disc(scan: Scan, mean: ArrayLike | None = None) -> Disc:
     InvalidValueError
         If the mean pattern has another shape (code "array.shape-mismatch").
     """
-    if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one; its patterns have no bright-field disc.", code="scan.near-field")
-    facing_geometry(scan, "a bright-field disc")
+    far_field_geometry(scan, "a bright-field disc")
     known_mean = None if mean is None else checked_mean(scan, mean)
     scan = as_centred(scan)
     pattern = mean_pattern(scan) if known_mean is None else known_mean

@@ -6,17 +6,17 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
-from ptynb.preparation.field_resampling import ramped
+from ptynb.preparation.field_resampling import cut, cut_patterns, ramped
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
-    Array,
     as_centred,
     carried,
     carried_truth,
-    facing_geometry,
+    far_field_geometry,
     known,
     pieces,
     transformed,
@@ -116,29 +116,22 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     InvalidValueError
         If the mean pattern has another shape (code "array.shape-mismatch").
     """
-    if not scan.is_far_field:
-        raise ScanError(
-            "The scan is a near-field one; its patterns have no zero frequency to centre.",
-            code="scan.near-field",
-        )
-    facing_geometry(scan, "centring")
+    far_field_geometry(scan, "centring")
     known_mean = None if mean is None else checked_mean(scan, mean)
     scan = as_centred(scan)
     pattern = _mean_of(scan, patterns) if known_mean is None else known_mean
     if not pattern.any():
         raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.empty")
-    height, width = scan.pattern_shape
-    shift = (
-        round(float(pattern.sum(1) @ np.arange(height) / pattern.sum())) - height // 2,
-        round(float(pattern.sum(0) @ np.arange(width) / pattern.sum())) - width // 2,
-    )
+    window = scan.pattern_shape
+    y, x = ndimage.center_of_mass(pattern)
+    shift = round(float(y)) - window[0] // 2, round(float(x)) - window[1] // 2
     if shift == (0, 0):
         return scan
     inside = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
     fields = carried(scan, probe=(lambda field: ramped(field, shift)) if move_probe else None)
     fields["ground_truth"] = carried_truth(scan.ground_truth, probe=lambda field: ramped(field, shift))
     return dataclasses.replace(
-        scan, frames=transformed(scan, _moved_patterns, shift), mask=_moved(inside, shift), **fields
+        scan, frames=transformed(scan, cut_patterns, shift, window), mask=cut(inside, shift, window), **fields
     )
 
 
@@ -165,18 +158,3 @@ def checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
         )
     pattern = known(scan.mask, pattern)
     return pattern if scan.centred else np.fft.fftshift(pattern)
-
-
-def _moved(field: Array, shift: tuple[int, int]) -> Array:
-    """Shift a field (…, y, x): pixel i + shift moves to pixel i, pixels without source become 0."""
-    out = np.zeros_like(field)
-    target, source = [], []
-    for side, distance in zip(field.shape[-2:], shift, strict=True):
-        source.append(slice(max(0, distance), side + min(0, distance)))
-        target.append(slice(max(0, -distance), side + min(0, -distance)))
-    out[..., target[0], target[1]] = field[..., source[0], source[1]]
-    return out
-
-
-def _moved_patterns(shift: tuple[int, int], patterns: Array, first: int) -> Array:
-    return _moved(patterns, shift)

@@ -16,7 +16,7 @@ from ptynb.data.geometry import NearField
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, TransformedFrames
 from ptynb.data.scan import CombinedScans, Scan, Share, check_scan, plain_geometry
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, SettingsError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, SettingsError, check_choice
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.settings import Settings
 
@@ -65,11 +65,7 @@ def combine(scans: Sequence[Scan], *, share: Share, shifts: ArrayLike | None = N
     scans = _checked(scans)
     for scan in scans:
         check_measured(scan, "combine")
-    if share not in typing.get_args(Share):
-        raise InvalidValueError(
-            f"share is {share!r}; expected 'probe' or 'object', what the scans have in common.",
-            code="argument.invalid-value",
-        )
+    check_choice(share, "share", typing.get_args(Share))
     for scan in scans[1:]:
         if differences := [*_differences(scans[0], scan)]:
             raise ScanError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError, ScanError
+from ptynb.exceptions import InvalidValueError, ScanError, check_positive
 from ptynb.preparation.center_of_mass import mean_pattern
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, carried, known, real_type, transformed
@@ -156,11 +156,7 @@ def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | N
 
 
 def _with_mean(scan: Scan, counts: float) -> Scan:
-    if not (math.isfinite(counts) and counts > 0):
-        raise InvalidValueError(
-            f"counts is {counts!r}; expected a positive, finite number.",
-            code="argument.invalid-value",
-        )
+    check_positive(counts, "mean sum of counts")
     total = float(mean_pattern(scan).sum())
     if not total > 0:
         raise ScanError("All patterns are 0 at the good pixels and cannot be normalised.", code="scan.empty")

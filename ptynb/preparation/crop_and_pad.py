@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, resampled
-from ptynb.preparation.recorded_steps import recorded
+from ptynb.exceptions import InvalidValueError, ScanError
+from ptynb.preparation.field_resampling import cut, cut_patterns, cut_spectrum, middle_start, resampled
+from ptynb.preparation.recorded_steps import check_measured, recorded, with_preparation
 from ptynb.preparation.shared_transforms import (
-    Array,
     Window,
     as_centred,
     carried,
@@ -142,7 +142,7 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
         fields = carried(scan, probe=lambda field: cut(field, start, window))
     return dataclasses.replace(
         scan,
-        frames=transformed(scan, _cut_patterns, start, window, window=window),
+        frames=transformed(scan, cut_patterns, start, window, window=window),
         mask=_mask(scan, start, window, measured),
         probe=fields["probe"],
         motion=motion,
@@ -158,5 +158,27 @@ def _mask(scan: Scan, start: tuple[int, int], window: Window, measured: bool | N
     return inside | ~cut(np.ones_like(mask), start, window) if measured else inside
 
 
-def _cut_patterns(start: tuple[int, int], window: Window, patterns: Array, first: int) -> Array:
-    return cut(patterns, start, window)
+def in_window(scan: Scan, size: tuple[int, int] | None) -> Scan:
+    """Return the scan with its patterns cropped to this size (y, x); None or the whole size: the scan itself.
+
+    Raises ScanError for near-field scans, tilted geometries and scans that are being measured, InvalidValueError if the
+    patterns are smaller.
+    """
+    if size is None or size == scan.pattern_shape:
+        return scan
+    check_measured(scan, f"A stage with pattern_size {size[0]} x {size[1]}")
+    if not isinstance(scan.geometry, Geometry | None):
+        near = not scan.is_far_field
+        raise ScanError(
+            f"A stage has pattern_size {size[0]} x {size[1]} and the scan has a {'near-field' if near else 'tilted'} "
+            "geometry; smaller patterns give a coarser object only in the far field of a detector that faces the "
+            "sample: leave pattern_size out.",
+            code="scan.near-field" if near else "scan.tilted-geometry",
+        )
+    if any(side > whole for side, whole in zip(size, scan.pattern_shape, strict=True)):
+        raise InvalidValueError(
+            f"A stage has pattern_size {size[0]} x {size[1]} and the patterns have {scan.pattern_shape[0]} x "
+            f"{scan.pattern_shape[1]} pixels; expected at most as many.",
+            code="argument.invalid-value",
+        )
+    return with_preparation(crop(scan, size), scan.preparation)

@@ -21,6 +21,11 @@ def cut(field: Array, start: tuple[int, int], window: Window) -> Array:
     return out
 
 
+def cut_patterns(start: tuple[int, int], window: Window, patterns: Array, first: int) -> Array:
+    """Return `cut` of patterns, for `transformed`."""
+    return cut(patterns, start, window)
+
+
 def middle_start(outer: Window, inner: Window) -> tuple[int, int]:
     """Return the start of a window of `inner` pixels in one of `outer` pixels, both with their centre at n // 2."""
     return outer[0] // 2 - inner[0] // 2, outer[1] // 2 - inner[1] // 2
@@ -55,19 +60,17 @@ def resampled(field: Array, ratios: tuple[float, float]) -> Array:
     """
     for axis, ratio in zip((-2, -1), ratios, strict=True):
         if ratio != 1:
-            field = np.moveaxis(_cosine_resampled(np.moveaxis(field, axis, -1), ratio), -1, axis)
+            # The tolerance avoids an additional pixel due to rounding of the ratio.
+            count = int(np.ceil((field.shape[axis] - 1) * ratio - 1e-9)) + 1
+            field = cosine_series(field, axis, np.arange(count) / ratio, ratio)
     return field
 
 
-def _cosine_resampled(field: Array, ratio: float) -> Array:
-    """Evaluate f(x) = Σ_k c_k cos(π k (x + ½) / N) at x = 0, 1 / ratio, …, for k / 2N below ratio / 2."""
-    side = field.shape[-1]
-    # The tolerance avoids an additional pixel due to rounding of the ratio.
-    count = int(np.ceil((side - 1) * ratio - 1e-9)) + 1
-    coefficients = scipy.fft.dct(field, type=2, axis=-1) / side
+def cosine_series(field: Array, axis: int, places: NDArray[np.float64], ratio: float) -> Array:
+    """Return f(x) = Σ_k c_k cos(π k (x + ½) / N) along an axis at `places` x, for k / 2N below ratio / 2."""
+    side = field.shape[axis]
+    coefficients = scipy.fft.dct(np.moveaxis(field, axis, -1), type=2, axis=-1) / side
     coefficients[..., 0] /= 2
     used = min(side, int(np.ceil(side * ratio)))
-    basis: NDArray[np.float64] = np.cos(
-        np.pi * np.arange(used)[:, None] * (np.arange(count) / ratio + 0.5)[None, :] / side
-    )
-    return coefficients[..., :used] @ basis
+    basis = np.cos(np.pi * np.arange(used)[:, None] * (places + 0.5)[None, :] / side)
+    return np.moveaxis(coefficients[..., :used] @ basis, -1, axis)

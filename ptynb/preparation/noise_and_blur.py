@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 from ptynb.preparation.counts import normalise
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, known, real_type, transformed
@@ -70,11 +69,7 @@ def blur(scan: Scan, sigma: float) -> Scan:
     InvalidValueError
         Unless sigma is positive and finite.
     """
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise InvalidValueError(
-            f"sigma is {sigma!r} detector pixels; expected a positive, finite number.",
-            code="argument.invalid-value",
-        )
+    check_positive(sigma, "sigma", "detector pixels")
     return dataclasses.replace(scan, frames=transformed(scan, _blurred, float(sigma), scan.mask, dtype=real_type(scan)))
 
 

@@ -107,7 +107,7 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
     pixel = pixel_of(scan)
     return dataclasses.replace(
         scan,
-        frames=transformed(scan, _exchanged, window=scan.pattern_shape[::-1]),
+        frames=transformed(scan, _swapped, window=scan.pattern_shape[::-1]),
         positions=scan.positions[:, ::-1].copy() if positions else transposed_places(scan, detector=True),
         motion=motion_in(scan, [[0, 1], [1, 0]] if positions else pixel / pixel[::-1]),
         mask=None if scan.mask is None else scan.mask.T,
@@ -135,11 +135,7 @@ def _mirrored(rows: NDArray[np.int64], columns: NDArray[np.int64], patterns: Arr
     return patterns[:, rows][:, :, columns]
 
 
-def _exchanged(patterns: Array, first: int) -> Array:
-    return _swapped(patterns)
-
-
-def _swapped(field: NDArray[Any]) -> NDArray[Any]:
+def _swapped(field: NDArray[Any], first: int = 0) -> NDArray[Any]:
     return np.swapaxes(field, -2, -1)
 
 

@@ -118,16 +118,20 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     InvalidValueError
         If factor or sigmas is out of range.
     """
+    check_limits(factor, sigmas)
+    statistics = pixel_statistics(scan)
+    kinds = judged(scan, statistics, factor=factor, sigmas=sigmas)
+    working = statistics.finite if scan.mask is None else statistics.finite & scan.mask
+    return working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
+
+
+def check_limits(factor: float, sigmas: float) -> None:
+    """Raise InvalidValueError for limits of `find_bad_pixels` that are out of range."""
     if not (math.isfinite(factor) and factor >= 1 and math.isfinite(sigmas) and sigmas >= 0):
         raise InvalidValueError(
             f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
             code="argument.invalid-value",
         )
-    statistics = pixel_statistics(scan)
-    kinds = judged(scan, statistics, factor=factor, sigmas=sigmas)
-    working = statistics.finite if scan.mask is None else statistics.finite & scan.mask
-    found: NDArray[np.bool_] = working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ from ptynb.preparation.center_of_mass import pattern_moments
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.preparation.scan_positions import rotate_positions, transpose_positions
 from ptynb.preparation.selection import select
-from ptynb.preparation.shared_transforms import facing_geometry, known, pixel_of
+from ptynb.preparation.shared_transforms import far_field_geometry, known, pixel_of
 from ptynb.settings.recipe import PrepareStep
 
 Array = NDArray[np.float64]
@@ -79,17 +79,14 @@ class Moments(Protocol):
     @property
     def sums(self) -> Array:
         """Sum (pattern,) of each pattern; NaN if it was not read."""
-        ...
 
     @property
     def moments(self) -> Array:
         """Centre of mass (pattern, yx) [detector pixels from index n // 2]; NaN without counts."""
-        ...
 
     @property
     def mean(self) -> Array:
         """Mean pattern (y, x), in the order of the patterns."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -193,12 +190,7 @@ def estimate_rotation(scan: Scan, seen: Moments | None = None, *, patterns: int 
         If the survey is of another scan ("scan.wrong-survey").
     """
     check_measured(scan, "estimate_rotation")
-    if not scan.is_far_field:
-        raise ScanError(
-            "The scan is a near-field one; the centres of mass of its patterns are not deflections.",
-            code="scan.near-field",
-        )
-    geometry = facing_geometry(scan, "the rotation of a scan")
+    geometry = far_field_geometry(scan, "the rotation of a scan")
     chosen = np.arange(len(scan))
     if seen is not None:
         check_survey(scan, seen)
@@ -353,8 +345,7 @@ def _parts(places: Array) -> NDArray[np.int64]:
 def _divergence_and_curl(derivatives: Array, transposed: bool) -> NDArray[np.complex128]:
     """Return z (point,) from derivatives (point, yx of the field, yx of the position)."""
     j = derivatives[:, :, ::-1] if transposed else derivatives
-    z: NDArray[np.complex128] = j[:, 0, 0] + j[:, 1, 1] + 1j * (j[:, 0, 1] - j[:, 1, 0])
-    return z
+    return j[:, 0, 0] + j[:, 1, 1] + 1j * (j[:, 0, 1] - j[:, 1, 0])
 
 
 def check_area(places: Array) -> None:

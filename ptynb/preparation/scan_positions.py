@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_choice
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import facing_geometry, middle_of, motion_in, pixel_of, with_room
 
@@ -198,8 +198,7 @@ def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
 
 def axes_of(axes: str) -> tuple[int, ...]:
     """Return 0 for "y", 1 for "x", both for "yx". Raise InvalidValueError for other values."""
-    if axes not in ("y", "x", "yx", "xy"):
-        raise InvalidValueError(f"axes is {axes!r}; expected 'y', 'x' or 'yx'.", code="argument.invalid-value")
+    check_choice(axes, "axes", ("y", "x", "yx", "xy"))
     return tuple("yx".index(axis) for axis in axes)
 
 

@@ -81,6 +81,15 @@ def facing_geometry(scan: Scan, operation: str) -> Geometry | NearField | None:
     return scan.geometry
 
 
+def far_field_geometry(scan: Scan, operation: str) -> Geometry | NearField | None:
+    """Return the geometry of a far-field scan as `facing_geometry` does; raise ScanError for near-field ones, too."""
+    if not scan.is_far_field:
+        raise ScanError(
+            f"The scan is a near-field one, and {operation} requires diffraction patterns.", code="scan.near-field"
+        )
+    return facing_geometry(scan, operation)
+
+
 def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
     """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice and their counts.
 

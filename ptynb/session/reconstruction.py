@@ -55,7 +55,7 @@ from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.preparation.combination import as_one_scan
-from ptynb.preparation.pattern_window import in_window
+from ptynb.preparation.crop_and_pad import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient

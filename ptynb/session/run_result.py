@@ -22,7 +22,7 @@ from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, corner_shift, make_model
-from ptynb.preparation.pattern_window import in_window
+from ptynb.preparation.crop_and_pad import in_window
 from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
@@ -79,6 +80,17 @@ class SettingsModel(BaseModel):
             ) from None
 
 
+class FileSection(SettingsModel):
+    """Section of a file, in which null stands for the default of a field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
+
+
 def cause_of(problem: ErrorDetails) -> PtynbError | None:
     """Return the error that a validator of ptynb raised; None for a problem that pydantic found."""
     cause = problem.get("ctx", {}).get("error")
@@ -134,7 +146,8 @@ def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Er
         if name not in model.model_fields:
             continue
         for one in _inside(value):
-            if message := _wrong_with_text(one) or (_is_switch(one) and _wrong_with_switch(model, name)):
+            switch = isinstance(one, bool) or getattr(getattr(one, "dtype", None), "kind", "") == "b"  # also numpy's
+            if message := _wrong_with_text(one) or (switch and _wrong_with_switch(model, name)):
                 yield {"type": "not_plain", "loc": (name,), "msg": message, "input": value}
                 break
 
@@ -148,11 +161,6 @@ def _inside(value: Any) -> Iterator[Any]:
             yield from one if isinstance(one, list | tuple) else (one,)
     else:
         yield value
-
-
-def _is_switch(value: Any) -> bool:
-    """Whether a value is a bool of Python or numpy."""
-    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
 @functools.cache
@@ -200,18 +208,7 @@ class Part(SettingsModel):
         return self
 
     def moves(self, epoch: int) -> bool:
-        """Whether the part is updated in an epoch.
-
-        Parameters
-        ----------
-        epoch : int
-            Number of the epoch, 1 for the first.
-
-        Returns
-        -------
-        bool
-            True if it is updated.
-        """
+        """Whether the part is updated in an epoch, 1 for the first."""
         return self.learning_rate > 0 and self.start_epoch <= epoch <= (self.end_epoch or epoch)
 
 
@@ -280,6 +277,17 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             )
         place[last] = value
     return found
+
+
+def field_at(model: type[BaseModel], name: str) -> FieldInfo | None:
+    """Return the field of a model by its dotted name; None if there is none."""
+    *parts, last = name.split(".")
+    for part in parts:
+        inner = model.model_fields.get(part)
+        if inner is None or not (isinstance(inner.annotation, type) and issubclass(inner.annotation, BaseModel)):
+            return None
+        model = inner.annotation
+    return model.model_fields.get(last)
 
 
 def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:

@@ -20,7 +20,7 @@ from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.optics.lens import lens_aberrations
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, SettingsError, about
-from ptynb.settings.base_models import SettingsModel, cause_of
+from ptynb.settings.base_models import FileSection, cause_of
 from ptynb.settings.field_docs import DOCUMENTED_TYPE, documented_by
 from ptynb.text import quoted
 
@@ -78,7 +78,7 @@ MAY_BE_ARRAYS = ("positions", "motion", "mask", "probe")
 """Options that are arrays, or names of datasets or files."""
 
 
-class LoadOptions(SettingsModel):
+class LoadOptions(FileSection):
     """What a scan's file lacks or has wrong. These values take precedence over those in the file."""
 
     patterns: str | None = Field(
@@ -179,14 +179,6 @@ class LoadOptions(SettingsModel):
         default="folder",
         description="Where other files that the file refers to may be: in its folder and below, or anywhere",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_none(cls, values: Any) -> Any:
-        """Remove null values of a run file, which mean the default."""
-        if not isinstance(values, Mapping):
-            return values
-        return {name: value for name, value in values.items() if value is not None}
 
     @model_validator(mode="after")
     def _without_conflicts(self) -> Self:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, Field
 
 from ptynb.exceptions import PtynbError, SettingsError
-from ptynb.settings.base_models import SettingsModel
+from ptynb.settings.base_models import SettingsModel, field_at
 from ptynb.settings.field_docs import kinds_in
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.settings import Settings
@@ -49,14 +49,10 @@ class Between:
     log: bool = False
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.low) and _is_number(self.high) and math.isfinite(self.low) and self.low < self.high):
+        finite = all(_is_number(end) and math.isfinite(end) for end in (self.low, self.high))
+        if not finite or self.low >= self.high or (self.log and self.low <= 0):
             raise SettingsError(
-                f"{self!r} is not a range; expected two finite numbers, the lower one first.",
-                code="tuning.invalid-range",
-            )
-        if not math.isfinite(self.high) or (self.log and self.low <= 0):
-            raise SettingsError(
-                f"{self!r} is not a range; expected finite numbers, positive ones with log=True.",
+                f"{self!r} is not a range; expected two finite numbers, the lower one first, positive with log=True.",
                 code="tuning.invalid-range",
             )
 
@@ -213,23 +209,20 @@ def _as_range(name: str, given: Any) -> Range:
         )
     if len(given) == 3 and isinstance(given[2], bool) and _is_number(given[0]) and _is_number(given[1]):
         return Between(*given)
-    if not given or not all(isinstance(choice, Choice) for choice in given):
+    if not given or not all(isinstance(choice, Choice) for choice in given) or len({*given}) < len(given):
         raise SettingsError(
-            f"The choices of {name} are {quoted(given)}; expected at least one, each a number, a text or None.",
+            f"The choices of {name} are {quoted(given)}; expected at least one, different ones, each a number, a text "
+            "or None.",
             code="tuning.invalid-range",
-        )
-    if len({*given}) < len(given):
-        raise SettingsError(
-            f"The choices of {name} are {quoted(given)}; expected different ones.", code="tuning.invalid-range"
         )
     return tuple(given)
 
 
 def _check_value(settings: Settings, name: str, value: Any) -> None:
     """Raise SettingsError if the setting does not exist, or if the value is invalid whatever the others are."""
-    part = _part(name)
-    if part is not None:
-        inside = next(iter(part.model_fields))
+    field = field_at(Settings, name)
+    if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        inside = next(iter(field.annotation.model_fields))
         raise SettingsError(
             f"{name} is a group of settings; name one of them, as '{name}.{inside}'.",
             code="tuning.invalid-range",
@@ -246,25 +239,14 @@ def _check_value(settings: Settings, name: str, value: Any) -> None:
             raise error.retold(SettingsError, f"The range of {name} can't be used: {error}") from None
 
 
-def _part(name: str) -> type[BaseModel] | None:
-    """Return the model at a dotted name; None for a single setting, or an unknown name."""
-    kind: Any = Settings
-    for word in name.split("."):
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel) and word in kind.model_fields):
-            return None
-        kind = kind.model_fields[word].annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
 def _annotation(name: str) -> Any:
     """Return the type of a value by its dotted name."""
     group, _, field = name.partition(".")
     if group == "scan":
         return float
-    kind: Any = GROUP_MODELS.get(group, Settings)
-    for part in (field if group in GROUP_MODELS else name).split("."):
-        kind = kind.model_fields[part].annotation
-    return kind
+    found = field_at(GROUP_MODELS.get(group, Settings), field if group in GROUP_MODELS else name)
+    assert found is not None, name
+    return found.annotation
 
 
 def _is_number(value: object) -> bool:

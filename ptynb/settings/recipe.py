@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from ptynb.exceptions import InvalidValueError, SettingsError
-from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_names, closest
+from ptynb.settings.base_models import MOST_EPOCHS, FileSection, SettingsModel, check_names, closest
 from ptynb.settings.load_options import ONE_OR_TWO
 from ptynb.settings.settings import FOLLOWING, Settings
 from ptynb.settings.yaml_reader import read_mapping
@@ -215,7 +215,7 @@ class Stage(SettingsModel):
         return before.replace(**self.settings)
 
 
-class Recipe(SettingsModel):
+class Recipe(FileSection):
     """What a run does: preparation of the scan, settings, and stages that change them after some epochs.
 
     It is given in place of settings: `recon = pt.Reconstruction(scan, recipe, cluster)` prepares the scan, and
@@ -233,14 +233,6 @@ class Recipe(SettingsModel):
         default=(), description="Stages of the run, one after the other; none: all epochs with these settings"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sections(cls, values: Any) -> Any:
-        """Replace empty sections of a file by their defaults."""
-        if not isinstance(values, Mapping):
-            return values
-        return {name: value for name, value in values.items() if value is not None}
-
     @model_validator(mode="after")
     def _valid_stages(self) -> Self:
         check_stages(self.settings, self.stages)
@@ -257,12 +249,6 @@ class Recipe(SettingsModel):
         if not self.stages:
             return (self.settings,)
         return StagePlan(self.stages).settings_from(self.stages[0].applied_to(self.settings))
-
-    @property
-    def each_stage(self) -> tuple[tuple[Settings, Stage], ...]:
-        """Settings of each stage, and the stage; without stages one of them, with the settings of the recipe."""
-        stages = self.stages or (Stage(epochs=MOST_EPOCHS),)
-        return tuple(zip(self.stage_settings, stages, strict=True))
 
     def in_file(self, section: str) -> str:
         """Return a section, "prepare" or "stages", as YAML for a run file.

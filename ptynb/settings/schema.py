@@ -193,8 +193,7 @@ def _python_value(value: Any) -> str:
 
 
 def _model(models: Schema, reference: str) -> Schema:
-    model: Schema = models[reference.rsplit("/", 1)[-1]]
-    return model
+    return models[reference.rsplit("/", 1)[-1]]
 
 
 def _entries(name: str, field: Schema, models: Schema) -> Entries:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 
 from ptynb.exceptions import InvalidValueError, SettingsError
@@ -20,6 +20,7 @@ from ptynb.settings.base_models import (
     Part,
     SettingsModel,
     check_names,
+    field_at,
     flat,
     merge,
     nested,
@@ -485,15 +486,9 @@ class Settings(SettingsModel):
         bool
             True if it can be changed.
         """
-        *parts, last = name.split(".")
-        model: type[BaseModel] = cls
-        for part in parts:
-            inner = model.model_fields[part].annotation
-            assert isinstance(inner, type)
-            assert issubclass(inner, BaseModel)
-            model = inner
-        extra = model.model_fields[last].json_schema_extra
-        return isinstance(extra, dict) and bool(extra.get("live"))
+        field = field_at(cls, name)
+        assert field is not None, name
+        return isinstance(field.json_schema_extra, dict) and bool(field.json_schema_extra.get("live"))
 
     def to_yaml(self) -> str:
         """Return the settings as YAML, which `from_yaml` reads.

@@ -180,16 +180,13 @@ def read_mapping(text_or_path: str | Path, name: str, example: str) -> dict[str,
 
     name: of the content, and example: an expected line, for messages. Raises SettingsError.
     """
-    if isinstance(text_or_path, Path):
-        values = read_yaml_file(text_or_path)
-    else:
-        values = read_yaml(text_or_path, f"The text of the {name}")
+    source = f"The text of the {name}" if isinstance(text_or_path, str) else str(text_or_path)
+    values = read_yaml(text_or_path, source) if isinstance(text_or_path, str) else read_yaml_file(text_or_path)
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise SettingsError(
-            f"The content of the {name} is a {type(values).__name__}; expected a mapping of names to values, as "
-            f"'{example}'.",
+            f"{source} contains a {type(values).__name__}; expected a mapping of names to values, as '{example}'.",
             code="settings.not-a-mapping",
         )
     return values

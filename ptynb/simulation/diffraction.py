@@ -16,6 +16,7 @@ from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan, Truth
 from ptynb.exceptions import ScanError
+from ptynb.preparation.field_resampling import cut, middle_start
 
 Complex = NDArray[np.complex128]
 
@@ -146,11 +147,12 @@ def simulate_diffraction(
             intensity = np.random.default_rng([seed, index]).poisson(intensity)
         patterns.append(np.minimum(intensity, np.inf if saturation is None else saturation).astype(np.float32))
     first = probes[0] if guess is None else np.asarray(guess)
-    shift = (window[0] // 2 - window[0] // oversampling // 2, window[1] // 2 - window[1] // oversampling // 2)
+    detector = (window[0] // oversampling, window[1] // oversampling)
+    shift = middle_start(window, detector)
     return Scan(
         frames=ArrayFrames.of(np.array(patterns)),
         positions=positions + shift,
-        probe=_middle_of(first, oversampling).astype(np.complex64),
+        probe=cut(first, shift, detector).astype(np.complex64),
         geometry=geometry,
         motion=None if motion is None else ways,
         ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
@@ -224,8 +226,7 @@ def moved(field: Complex, shift: NDArray[np.float64]) -> Complex:
         if side % 2 == 0:
             ramp[side // 2] = np.cos(np.pi * along)
         ramps.append(ramp)
-    result: Complex = np.fft.ifft2(np.fft.fft2(field) * ramps[0][:, None] * ramps[1][None, :])
-    return result
+    return np.fft.ifft2(np.fft.fft2(field) * ramps[0][:, None] * ramps[1][None, :])
 
 
 def _detector_pixels(intensity: NDArray[np.float64], oversampling: int, blur: float) -> NDArray[Any]:
@@ -239,10 +240,3 @@ def _detector_pixels(intensity: NDArray[np.float64], oversampling: int, blur: fl
         centred_on_pixels = np.roll(centred_on_pixels, (-excess[0], -excess[1]), (0, 1))
     pixels = centred_on_pixels.reshape(height, k, width, k).sum((1, 3))
     return ndimage.gaussian_filter(pixels, blur, mode="wrap", truncate=8) if blur > 0 else pixels
-
-
-def _middle_of(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
-    """Return the centre of the probe window, of the size of a pattern."""
-    height, width = (side // oversampling for side in probe.shape[-2:])
-    top, left = probe.shape[-2] // 2 - height // 2, probe.shape[-1] // 2 - width // 2
-    return probe[..., top : top + height, left : left + width]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.analysis.orthogonal_cuts import slice_distance
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.result import Result
-from ptynb.data.scan import Scan
+from ptynb.data.scan import Scan, check_positions
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import ScanError
 from ptynb.io.scan_identity import geometry_from
@@ -61,8 +62,8 @@ def simulate_from_result(
         object ("scan.position-outside"), or `guesses` is set for an object of several modes ("argument.conflict").
     """
     own = positions is None
-    positions = result.positions if positions is None else _checked_positions(positions)
-    _check_inside(positions, result)
+    positions = np.atleast_1d(np.asarray(result.positions if positions is None else positions, dtype=np.float64))
+    check_positions(positions, len(positions), result.probe.shape[-2:], result.object, connected=False)
     parameters, detector = result.parameters, result.settings.get("detector", {})
     probe = _probes(result) if own else result.probe
     factor = 1.0 if dose is None else float(np.sqrt(dose / _mean_counts(result, probe, positions)))
@@ -71,7 +72,7 @@ def simulate_from_result(
         factor * probe,
         positions,
         geometry=_geometry(result),
-        thickness=_thickness(result),
+        thickness=slice_distance(result),
         steps=1,
         tilt=_tilt(result, own),
         weights=parameters.get("weights/weights") if own else None,
@@ -97,30 +98,6 @@ def simulate_from_result(
     return dataclasses.replace(scan, object=result.object)
 
 
-def _checked_positions(positions: ArrayLike) -> NDArray[np.float64]:
-    positions = np.asarray(positions, dtype=np.float64)
-    if positions.ndim != 2 or positions.shape[1] != 2 or not len(positions) or not np.isfinite(positions).all():
-        raise ScanError(
-            f"positions has shape {positions.shape}; expected (pattern, yx), finite numbers.",
-            code="array.shape-mismatch",
-        )
-    return positions
-
-
-def _check_inside(positions: NDArray[np.float64], result: Result) -> None:
-    window, shape = np.array(result.probe.shape[-2:]), np.array(result.object.shape[-2:])
-    corners = np.rint(positions)
-    outside = ((corners < 0) | (corners + window > shape)).any(1)
-    if outside.any():
-        bad = int(outside.argmax())
-        raise ScanError(
-            f"Position {bad} is ({positions[bad][0]:.6g}, {positions[bad][1]:.6g}): its window of {window[0]} x "
-            f"{window[1]} pixels is not inside the object of {shape[0]} x {shape[1]} pixels; give positions in "
-            "pixels of the object of the result.",
-            code="scan.position-outside",
-        )
-
-
 def _geometry(result: Result) -> Geometry | NearField | None:
     if result.scan.geometry.get("kind") == "TiltedGeometry":
         raise ScanError(
@@ -131,12 +108,6 @@ def _geometry(result: Result) -> Geometry | NearField | None:
     if geometry is None and not result.scan.is_far_field:
         raise ScanError("The result is of a near-field scan and contains no geometry.", code="scan.no-geometry")
     return geometry
-
-
-def _thickness(result: Result) -> float | None:
-    """Return the distance between two slices [m]: the optimised one, or else that of the settings."""
-    thickness = result.parameters.get("slices/thickness", result.settings.get("slices", {}).get("thickness"))
-    return None if thickness is None else float(thickness)
 
 
 def _tilt(result: Result, own: bool) -> Array:

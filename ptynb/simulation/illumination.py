@@ -20,7 +20,6 @@ from ptynb.data.optics.pupil import (
     check_finite,
     check_grid,
     check_not_negative,
-    check_positive,
     check_pupil,
     covered,
     disc,
@@ -32,7 +31,7 @@ from ptynb.data.optics.pupil import (
     slopes,
     steps_of,
 )
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 __all__ = [
     "Aberrations",

@@ -14,7 +14,7 @@ from scipy import ndimage
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import AbsentFrames, ArrayFrames
 from ptynb.data.scan import Scan, Truth
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 from ptynb.io import scan_file
 from ptynb.simulation.diffraction import moved
 
@@ -79,10 +79,8 @@ def simulate(
             "least 16 pixels, and a positive, finite number of photons.",
             code="argument.invalid-value",
         )
-    if step is not None and not (math.isfinite(step) and step > 0):
-        raise InvalidValueError(
-            f"step is {step}; expected a positive number of object pixels.", code="argument.invalid-value"
-        )
+    if step is not None:
+        check_positive(step, "step", "object pixels")
     random = np.random.default_rng(seed)
     positions = _raster(patterns, window / 16 if step is None else step, subpixel, random)
     probe, guess = _probe(window, modes, photons)

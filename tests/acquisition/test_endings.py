@@ -134,24 +134,6 @@ def test_a_killed_receiver_is_noticed_and_what_it_wrote_is_read(tmp_path, path):
         pt.load(tmp_path / "received" / "scan.h5")
 
 
-def test_a_killed_notebook_does_not_end_the_scan(tmp_path, path):
-    with emulator(path, "--as", "stream2", "--rate", 100) as emulated:
-        lines = (
-            "import sys, time, ptynb as pt; from tests.acquisition.emulated import planned\n"
-            f"pt.listen({emulated.source!r}, plan=planned({str(path)!r}), folder={str(tmp_path / 'received')!r})\n"
-            "print('listening', flush=True); time.sleep(60)"
-        )
-        notebook = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)
-        assert notebook.stdout.readline() == "listening\n"
-        notebook.kill()
-        notebook.communicate()
-        scan = pt.listen(tmp_path / "received")
-        assert scan.acquisition.index().ended is None
-        arrivals = until_ended(scan)
-    assert arrivals.ended == f"complete: {len(scan)} of {len(scan)}"
-    check_saved(tmp_path / "received", path, list(range(len(scan))))
-
-
 def test_a_notebook_that_ends_before_the_scan_began_takes_the_receiver_with_it(tmp_path, path):
     lines = (
         "import ptynb as pt; from tests.acquisition.emulated import planned\n"

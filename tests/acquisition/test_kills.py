@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,6 +14,7 @@ import ptynb as pt
 from ptynb.cluster.launchers.launcher import is_alive
 from tests.acquisition.emulated import PATTERNS, check_saved, emulator, planned, recorded, until_ended
 from tests.faults.test_notebook import processes_of
+from tests.waiting import until
 
 SETTINGS = pt.Settings(batch=8)
 LIMIT = 10.0
@@ -43,14 +43,6 @@ time.sleep(600)
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("recorded"))
-
-
-def until(condition, seconds, what):
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def arrivals_of(recon):

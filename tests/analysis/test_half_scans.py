@@ -1,13 +1,11 @@
 import pickle
 
-import h5py
 import numpy as np
-import pytest
 from scipy.spatial import cKDTree
 
 from ptynb.analysis import split_scan
 from ptynb.analysis.half_scans import in_second_half
-from ptynb.data.patterns import ArrayFrames, HDF5Frames, SelectedFrames
+from ptynb.data.patterns import ArrayFrames, SelectedFrames
 from ptynb.data.scan import Scan
 from tests.parametrization import each
 from tests.raising import raises
@@ -89,31 +87,6 @@ def test_an_engine_gets_only_its_part_of_a_half():
     for pattern in (5, 9, 13):
         np.testing.assert_array_equal(part.counts(pattern, pattern + 1), whole[pattern : pattern + 1])
     assert len(part.frames.source.array) == 3
-
-
-@pytest.fixture
-def file_frames(tmp_path):
-    with h5py.File(tmp_path / "patterns.h5", "w") as file:
-        return HDF5Frames.of(file.create_dataset("frames", data=some_patterns(60)))
-
-
-INDICES = np.array([3, 1, 40, 41, 43, 1, 59, 0, 20])
-
-
-@pytest.mark.parametrize("kind", ["array", "file", "selected"])
-def test_selected_patterns_are_read_in_their_order(kind, file_frames):
-    source = file_frames if kind == "file" else ArrayFrames.of(some_patterns(60))
-    if kind == "selected":
-        source = SelectedFrames.of(SelectedFrames.of(source, np.arange(60)[::-1]), np.arange(60)[::-1])
-    frames = SelectedFrames.of(source, INDICES)
-    expected = some_patterns(60)[INDICES]
-    assert frames.shape == (9, *WINDOW)
-    assert frames.dtype == np.uint16
-    for start, stop in ((0, 9), (2, 6), (4, 4), (8, 9)):
-        np.testing.assert_array_equal(frames.read(start, stop), expected[start:stop])
-        part = frames.part(np.arange(start, stop))
-        np.testing.assert_array_equal(part.read(start, stop), expected[start:stop])
-        assert part.shape == (9, *WINDOW)
 
 
 @each("indices", [[-1, 2], [0, 60], [[1, 2]]])

@@ -172,7 +172,7 @@ def test_spectral_snr_in_closed_form():
 REFUSED = {
     "different shapes": ((np.ones((20, 20)), np.ones((20, 21))), "array.shape-mismatch", (20, 20), (20, 21)),
     "too small": ((np.ones((7, 20)), np.ones((7, 20))), "comparison.area-too-small", "7 x 20", "8 x 8"),
-    "a pixel size of 0": ((np.ones((9, 9)), np.ones((9, 9)), (1e-9, 0.0)), "argument.invalid-value", (1e-9, 0.0)),
+    "a pixel size of 0": ((np.ones((9, 9)), np.ones((9, 9)), (1e-9, 0.0)), "argument.invalid-value", "size is 0.0 m"),
 }
 
 

@@ -20,7 +20,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import nbformat
 import psutil
 from playwright.sync_api import Locator, Page
 
@@ -28,7 +27,6 @@ from tests.widgets.conftest import started_browser, started_lab
 from tests.widgets.test_lab import COUNT_PICTURES, TIME_THE_CLICK, ask, wait_until
 
 NOTEBOOK = "clicking.ipynb"
-KERNEL = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
 CELL = """
 import psutil
 psutil.Process().cpu_affinity({cores})
@@ -93,14 +91,9 @@ def main() -> None:
     its, ours = (cores, cores) if chosen.together else (cores[:half], cores[half:] or cores)
     psutil.Process().cpu_affinity(ours)
     with tempfile.TemporaryDirectory() as folder, started_lab(Path(folder)) as lab, started_browser() as browser:
-        cell = nbformat.v4.new_code_cell(CELL.format(cores=its, step=chosen.step, rate=chosen.rate).strip())
-        notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": KERNEL})
-        nbformat.write(notebook, lab.folder / NOTEBOOK)
         page = browser.new_page(viewport=MORE_ROOM)
-        page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
-        page.locator(".jp-Notebook .jp-Cell").first.click()
-        kernel = lab.client(NOTEBOOK)
-        page.keyboard.press("Shift+Enter")
+        cell = CELL.format(cores=its, step=chosen.step, rate=chosen.rate).strip()
+        kernel = lab.run(page, NOTEBOOK, cell)
         try:
             wait_until(kernel, "'recon' in globals() and recon.epoch >= 3")
             view = page.locator(".ptynb-live")

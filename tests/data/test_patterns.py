@@ -124,7 +124,12 @@ def test_transformed_patterns_are_told_their_index(tmp_path):
 
 def test_frames_in_memory_are_in_no_file():
     assert not ArrayFrames.of(PATTERNS).in_file
-    assert not SelectedFrames.of(ArrayFrames.of(PATTERNS), INDICES).in_file
+    selected = SelectedFrames.of(SelectedFrames.of(ArrayFrames.of(PATTERNS), np.arange(COUNT)[::-1]), INDICES)
+    assert not selected.in_file
+    for start, stop in ((0, len(INDICES)), (2, 4), (3, 3)):
+        expected = PATTERNS[::-1][INDICES[start:stop]]
+        np.testing.assert_array_equal(selected.read(start, stop), expected)
+        np.testing.assert_array_equal(selected.part(np.arange(start, stop)).read(start, stop), expected)
     np.testing.assert_array_equal(taken(ArrayFrames.of(PATTERNS), INDICES), PATTERNS[INDICES])
 
 

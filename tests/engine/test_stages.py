@@ -17,7 +17,7 @@ from ptynb.engine import stages
 from ptynb.engine.loop import Loop
 from ptynb.engine.resampled_state import Units, resampled_object, resampled_state, settings_in_window
 from ptynb.io.checkpoint_file import ReconstructionState
-from ptynb.preparation.pattern_window import in_window
+from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import PARTS, Background, Object, Positions, Settings, Slices, Tilt, constraints
 from ptynb.settings.constraints import AnyConstraint
 from ptynb.settings.recipe import Stage, StagePlan

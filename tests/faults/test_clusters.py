@@ -44,13 +44,6 @@ def gone(processes: list[psutil.Process], seconds: float) -> float:
     return time.monotonic() - started
 
 
-def start_notebook(lease: float = 0.0) -> tuple[subprocess.Popen[str], Path]:
-    """A process that stands for a notebook's kernel, with a cluster that trains."""
-    kernel = subprocess.Popen([sys.executable, "-c", SCRIPT.format(lease=lease)], stdout=subprocess.PIPE, text=True)
-    assert kernel.stdout is not None
-    return kernel, Path(kernel.stdout.readline().strip())
-
-
 def test_stopped_in_order_nothing_is_left_and_it_can_start_again() -> None:
     before = set(family(os.getpid()))
     cluster = pt.Cluster(1, device="cpu")
@@ -152,33 +145,22 @@ def test_two_engines_of_one_rank_are_told_and_a_new_cluster_has_one() -> None:
         assert new.status()[0]["rank"] == 0
 
 
-def test_after_the_notebooks_kernel_is_killed_nothing_is_left() -> None:
-    kernel, folder = start_notebook()
-    processes = family(kernel.pid)
-    assert len(processes) >= 4
-    kernel.kill()
-    kernel.communicate()
-    assert gone(processes, 30) < 30
-    assert not folder.exists()
-
-
-def test_an_interrupted_or_ended_kernel_leaves_nothing_either() -> None:
-    kernel, folder = start_notebook()
-    processes = family(kernel.pid)
-    kernel.send_signal(signal.SIGINT)
-    kernel.communicate(timeout=30)
+@pytest.mark.parametrize(
+    ("number", "lease"), [(signal.SIGKILL, 0.0), (signal.SIGINT, 0.0), (signal.SIGKILL, 5.0)], ids=str
+)
+def test_after_the_kernel_has_ended_and_its_lease_is_over_nothing_is_left(number: int, lease: float) -> None:
+    command = [sys.executable, "-c", SCRIPT.format(lease=lease)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout is not None
+        folder = Path(kernel.stdout.readline().strip())
+        processes = family(kernel.pid)
+        assert len(processes) >= 4
+        kernel.send_signal(number)
+        kernel.communicate(timeout=30)
+    ended = time.monotonic()
+    if lease:
+        time.sleep(lease - 2)
+        assert [process for process in processes if process.is_running()] == processes, "the run goes on alone"
     gone(processes, 30)
-    assert not folder.exists()
-
-
-def test_a_run_goes_on_alone_for_the_time_of_the_lease_and_then_nothing_is_left() -> None:
-    kernel, folder = start_notebook(lease=5.0)
-    processes = family(kernel.pid)
-    kernel.kill()
-    kernel.communicate()
-    killed = time.monotonic()
-    time.sleep(3)
-    assert [process for process in processes if process.is_running()] == processes
-    gone(processes, 30)
-    assert time.monotonic() - killed > 5
+    assert time.monotonic() - ended > lease
     assert not folder.exists()

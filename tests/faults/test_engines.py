@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from ptynb.physics.model import Model
 from ptynb.session.engines import ClusterEngines, Engines
 from tests.cluster.test_error_messages import file_of
 from tests.raising import raises
+from tests.waiting import until
 
 NOTICED_SECONDS, STOPPED_SECONDS = 1.0, 5.0
 """What the project promises."""
@@ -51,15 +52,6 @@ def scan(tmp_path_factory: pytest.TempPathFactory) -> Scan:
     """In a file, so that fresh engines can read it."""
     path: Path = tmp_path_factory.mktemp("scan") / "scan.h5"
     return pt.save_scan(pt.simulate(patterns=100, window=64, seed=5), path)
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Seconds until it came true."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
-    return time.monotonic() - started
 
 
 def pid_of(cluster: pt.Cluster, rank: int) -> int:

@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
-import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.data.scan import Scan
 from ptynb.io.checkpoint_file import load_state, newest_state
 from tests.faults import figures
 from tests.faults.figures import MEGABYTE, Figures
-from tests.faults.test_notebook import until
+from tests.faults.test_notebook import processes_of
+from tests.waiting import until
 
 CYCLES = int(os.environ.get("PTYNB_LEAK_CYCLES", "60"))
 WARM = 10
@@ -55,11 +55,13 @@ def scan(tmp_path_factory: pytest.TempPathFactory) -> Scan:
     return pt.save_scan(pt.simulate(patterns=16, window=16, seed=5), path)
 
 
-def assert_not_grown(before: dict[str, Figures], after: dict[str, Figures], cycles: int) -> None:
+def assert_not_grown(
+    before: dict[str, Figures], after: dict[str, Figures], cycles: int, bytes_a_cycle: int = GROWTH_BYTES_A_CYCLE
+) -> None:
     for name in before:
         grown = after[name].grown(before[name])
         print(f"{name}: {after[name]}; in {cycles} cycles {grown}")
-        assert grown.memory < GROWTH_BYTES + cycles * GROWTH_BYTES_A_CYCLE, name
+        assert grown.memory < GROWTH_BYTES + cycles * bytes_a_cycle, name
         assert grown.files <= MORE, name
         assert grown.threads <= MORE, name
         assert grown.processes <= 0, name
@@ -155,13 +157,7 @@ def test_ten_thousand_epochs_cost_their_record_and_no_more(scan: Scan, tmp_path:
         assert record < EPOCH_BYTES
         assert len(last) < len(first) + 16, "what travels grows with the record"
         assert len(last) < 2000
-        for name in before:
-            grown = after[name].grown(before[name])
-            print(f"{name}: {after[name]}; in {EPOCHS} epochs {grown}; {record} bytes an epoch")
-            assert grown.memory < GROWTH_BYTES + 4 * EPOCHS * EPOCH_BYTES, name
-            assert grown.files <= MORE, name
-            assert grown.threads <= MORE, name
-            assert grown.processes <= 0, name
+        assert_not_grown(before, after, EPOCHS, 4 * EPOCH_BYTES)
         assert not recon.notices
     assert len(sorted(tmp_path.glob("state-*.h5"))) == keep.max_to_keep
     assert {one.name for one in tmp_path.glob("*.jpg")} == {"amplitude.jpg", "phase.jpg", "probe.jpg"}
@@ -182,7 +178,7 @@ def test_eight_engines_on_two_cores_give_one_engines_losses_and_leave(scan: Scan
         stopped = time.monotonic()
     assert time.monotonic() - stopped < STOP_SECONDS
     assert losses == pytest.approx(expected, rel=1e-5)
-    assert not _marked(name)
+    assert not [one for one in processes_of(name) if is_alive(one)]
 
 
 def test_clusters_that_are_started_and_stopped_leave_nothing() -> None:
@@ -192,22 +188,10 @@ def test_clusters_that_are_started_and_stopped_leave_nothing() -> None:
             name, folder = cluster.name, cluster.folder
         assert folder is not None
         assert not folder.exists()
-        assert not _marked(name)
+        assert not [one for one in processes_of(name) if is_alive(one)]
         del cluster
         gc.collect()
         if cycle == 0:
             before = figures.kernel()
     assert before is not None
     assert_not_grown({"kernel": before}, {"kernel": figures.kernel()}, 2)
-
-
-def _marked(name: str) -> list[psutil.Process]:
-    """Living processes of the cluster of this name."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == name and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found

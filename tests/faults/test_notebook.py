@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from ptynb.cluster.lifetime import watchdog
 from ptynb.data.engine_records import RenderRequest
 from ptynb.io.checkpoint_file import load_state, newest_state
 from tests.raising import raises
+from tests.waiting import until
 
 SCRIPT = """
 import sys, time
@@ -72,14 +72,6 @@ def processes_of(name: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - started
 
 
 def test_a_restarted_kernel_finds_the_run_with_its_whole_record(scan: Path, tmp_path: Path) -> None:
@@ -207,6 +199,7 @@ def test_frames_that_were_in_the_notebooks_memory_stay_with_the_engines(tmp_path
 import sys, time
 import ptynb as pt
 from tests.raising import raises
+from tests.waiting import until
 cluster = pt.Cluster(2, device="cpu", detached_timeout=100.0)
 recon = pt.Reconstruction(pt.simulate(patterns=64, window=32), pt.Settings(batch=16), cluster, checkpointing=None)
 recon.start(100000)

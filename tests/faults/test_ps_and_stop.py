@@ -24,7 +24,8 @@ from ptynb.cluster import runtime_dir
 from ptynb.cluster.lifetime import orphans, watchdog
 from ptynb.engine import keepalive
 from ptynb.io.checkpoint_file import load_state, states
-from tests.faults.test_notebook import processes_of, until
+from tests.faults.test_notebook import processes_of
+from tests.waiting import until
 
 SCRIPT = """
 import json, sys, time

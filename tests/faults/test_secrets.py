@@ -14,8 +14,9 @@ import pytest
 
 import ptynb as pt
 from ptynb.cluster.controller import client_file, engine_file, start_controller
-from tests.faults.test_notebook import processes_of, until
+from tests.faults.test_notebook import processes_of
 from tests.raising import raises
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -15,15 +15,9 @@ from tests.gpu.problems import TOLERANCE, difference, problems, record, run
 from tests.gpu.report import Report
 from tests.system_parts import ROOT
 
-SYNCHRONISING = "called a synchronizing CUDA operation (Triggered internally at CUDAFunctions.cpp:148.)"
 SOME = ("case plain", "case everything", "plain lsqml, near field", "constraint smooth_tilts")
 
 
-def report(budget: float = 60.0) -> Report:
-    return Report(torch.device("cpu"), time.monotonic() + budget)
-
-
-@pytest.mark.timeout(240)
 def test_the_quick_stages_pass_on_the_cpu_in_a_process_of_their_own() -> None:
     command = [sys.executable, "-m", "tests.gpu", "facts", "frames", "faults", "group", "pace", "kernels"]
     ran = subprocess.run(
@@ -32,7 +26,7 @@ def test_the_quick_stages_pass_on_the_cpu_in_a_process_of_their_own() -> None:
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=230,
+        timeout=290,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
@@ -45,7 +39,7 @@ def test_the_quick_stages_pass_on_the_cpu_in_a_process_of_their_own() -> None:
 
 
 def test_some_problems_agree_and_their_loops_are_restored_and_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report()
+    found = Report(torch.device("cpu"), deadline=math.inf)
     agreement.same(found, lambda problem: problem.name in SOME)
     assert [(one.name, one.verdict) for one in found.outcomes] == [(name, "pass") for name in SOME]
     assert "pass" in capsys.readouterr().out

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 from jupyter_client import BlockingKernelClient
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 expect.set_options(timeout=20_000)  # kernels, engines and pages share two cores, with other tests beside them
 
@@ -63,6 +64,24 @@ class Lab:
         client = BlockingKernelClient()
         client.load_connection_file(str(self.runtime / f"kernel-{self.kernel_of(notebook)}.json"))
         client.start_channels()
+        return client
+
+    def open(self, page: Page, notebook: str) -> Locator:
+        """Opens a notebook on a page that shows nothing else, and returns its first cell."""
+        page.goto(f"{self.address}/lab/tree/{notebook}?reset&token={self.token}")
+        first = page.locator(".jp-Notebook .jp-Cell").first
+        first.wait_for(timeout=60_000)
+        return first
+
+    def run(self, page: Page, notebook: str, *cells: str) -> BlockingKernelClient:
+        """Writes a notebook, opens it, and runs its first cell; returns a client of its kernel."""
+        written = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+        written.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(written, self.folder / notebook)
+        first = self.open(page, notebook)
+        client = self.client(notebook)  # a cell that is run before there is a kernel is run never
+        first.click()
+        page.keyboard.press("Shift+Enter")
         return client
 
 

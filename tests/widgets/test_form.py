@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +24,7 @@ from ptynb.widgets.form.field_words import fitting_unit, range_of, text_of, unit
 from ptynb.widgets.form.form_contents import SWITCHES
 from ptynb.widgets.form.settings_sources import Source
 from tests.raising import raises
+from tests.waiting import until
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
 from tests.widgets.conftest import screenshot
 
@@ -148,13 +147,6 @@ def problem(form: SettingsForm, name: str) -> str:
 
 def fields_of(form: SettingsForm) -> dict[str, dict[str, Any]]:
     return {field["name"]: field for group in form.schema["groups"] for field in group.get("fields", ())}
-
-
-def until(happened: Callable[[], Any], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # Every field

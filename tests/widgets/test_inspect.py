@@ -483,7 +483,7 @@ def test_first_pictures_come_when_their_tab_is_opened_and_give_the_first_guess(s
     assert_done_by(look.lines, scan, look.scan)
     assert not pt.preparation.estimate_rotation(look.scan).needed
     near = shown(recommend_scans.SCANS["near field"](), tab="First pictures")
-    assert "patterns are images themselves" in near.panels["First pictures"].note
+    assert "requires diffraction patterns" in near.panels["First pictures"].note
 
 
 def test_reading_for_first_pictures_is_cancelled(shown):

@@ -50,11 +50,6 @@ def wait_until(kernel: BlockingKernelClient, expression: str, seconds: float = 9
         time.sleep(0.1)
 
 
-def open_notebook(page: Page, lab: Lab, notebook: str = NOTEBOOK) -> None:
-    page.goto(f"{lab.address}/lab/tree/{notebook}?reset&token={lab.token}")
-    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-
-
 def run_cells(page: Page, lab: Lab, upto: str, notebook: str = NOTEBOOK) -> None:
     """Shift+Enter from the first cell to the one that holds this text (Lab renders only cells near the screen)."""
     cells = nbformat.read(lab.folder / notebook, as_version=4).cells
@@ -92,7 +87,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
     assert "cluster = pt.Cluster()" in text
     # As on two GPUs: the default without a GPU is one engine.
     notebook.write_text(text.replace("cluster = pt.Cluster()", "cluster = pt.Cluster(2)"))
-    open_notebook(page, lab)
+    lab.open(page, NOTEBOOK)
     kernel = lab.client(NOTEBOOK)
     run_cells(page, lab, "recon.start(epochs=100)")
     try:
@@ -167,7 +162,7 @@ def test_a_scan_is_watched_in_a_browser_while_it_is_measured(lab: Lab, page: Pag
     text = notebook.read_text()
     assert "--rate 20 " in text
     notebook.write_text(text.replace("--rate 20 ", "--rate 10 "))  # on a busy machine the view needs seconds to appear
-    open_notebook(page, lab, LIVE)
+    lab.open(page, LIVE)
     kernel = lab.client(LIVE)
     run_cells(page, lab, "pt.live(recon)", LIVE)
     try:
@@ -205,15 +200,7 @@ def test_a_scan_is_watched_in_a_browser_while_it_is_measured(lab: Lab, page: Pag
 def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it_is_closed(
     lab: Lab, page: Page
 ) -> None:
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell("import ptynb as pt\nbench = pt.workbench()\nbench")]
-    )
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, lab.folder / NOTEBOOK)
-    open_notebook(page, lab)
-    lab.kernel_of(NOTEBOOK)
-    page.locator(".jp-Notebook .jp-Cell").first.click()
-    page.keyboard.press("Shift+Enter")
+    lab.run(page, NOTEBOOK, "import ptynb as pt\nbench = pt.workbench()\nbench").stop_channels()
     button = page.locator(".jp-Notebook").get_by_role("button", name="Open in a tab of its own")
     button.click(timeout=60_000)
     tab = page.locator(".ptynb-own-tab .ptynb-workbench")

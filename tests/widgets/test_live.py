@@ -21,6 +21,7 @@ from ptynb.widgets.element_tree import Element, ElementPage
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.live_facts import CHUNK
 from ptynb.widgets.live.pictures import PROBE_SECONDS, value_text
+from tests.waiting import until
 
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
 ARRIVALS = {
@@ -174,13 +175,6 @@ def sent(view):
         changes.extend(values for _, values in message.get("changes", ()))
 
     return SimpleNamespace(changes=changes, page=ElementPage(view, send))
-
-
-def until(condition, seconds=5):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.01)
 
 
 def steady(condition, seconds=0.3):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from tests.widgets.test_live import call, confirm_frames, lines, names, points, put, rows, until  # noqa: F401
+from tests.waiting import until
+from tests.widgets.test_live import call, confirm_frames, lines, names, points, put, rows  # noqa: F401
 
 
 @pytest.fixture

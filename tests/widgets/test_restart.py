@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import nbformat
 from playwright.sync_api import Page, expect
 
 from tests.widgets.conftest import Lab, screenshot
@@ -21,14 +20,7 @@ pt.live(recon)"""
 
 
 def test_after_a_restart_of_the_kernel_the_view_moves_again(lab: Lab, page: Page) -> None:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in (START, COME_BACK)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, lab.folder / NOTEBOOK)
-    page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
-    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-    kernel = lab.client(NOTEBOOK)  # a cell that is run before there is one is run never
-    page.locator(".jp-Notebook .jp-Cell").first.click()
-    page.keyboard.press("Shift+Enter")
+    kernel = lab.run(page, NOTEBOOK, START, COME_BACK)
     wait_until(kernel, "'recon' in globals() and recon.epoch >= 2", 180)
     name, losses = ask(kernel, "cluster.name"), ask(kernel, "[epoch.loss for epoch in recon.epochs]")
     kernel.stop_channels()

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import nbformat
 import numpy as np
 import pytest
-from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.io import layouts
@@ -37,16 +35,8 @@ class Bench:
     """A workbench in a JupyterLab of 1280 x 720 pixels, its user, and its kernel."""
 
     def __init__(self, lab: Lab, page: Page) -> None:
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(OPEN)])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, lab.folder / NOTEBOOK)
         layouts.cxidb(lab.folder / "shadows.cxi", shadows(FOCUS))
-        page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
-        cell = page.locator(".jp-Notebook .jp-Cell").first
-        cell.wait_for(timeout=60_000)
-        self.kernel: BlockingKernelClient = lab.client(NOTEBOOK)
-        cell.click()
-        page.keyboard.press("Shift+Enter")
+        self.kernel = lab.run(page, NOTEBOOK, OPEN)
         self.page, self.view = page, page.locator(".ptynb-workbench").first
         self.view.wait_for(timeout=60_000)
         self.user = User(page, (340, 500))

@@ -19,9 +19,10 @@ import ptynb as pt
 from ptynb.cli.main import main
 from ptynb.engine.rendering import make_watched
 from tests.io.test_status_file import put
+from tests.waiting import until
 from tests.widgets.browser_model import BrowserModel
 from tests.widgets.conftest import screenshot
-from tests.widgets.test_live import names, rows, steady, until
+from tests.widgets.test_live import names, rows, steady
 
 RUN_ANYWAY = """
 () => {

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -199,20 +198,9 @@ def test_a_session_in_jupyterlab(lab: Lab, browser: Browser, request: pytest.Fix
     if kernel == "7.2":
         themes = lab.runtime.parent / "settings" / "@jupyterlab" / "apputils-extension"
         (themes / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(OPEN)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, lab.folder / NOTEBOOK)
-    cell = session.page.locator(".jp-Notebook .jp-Cell").first
-
-    def reopen() -> None:
-        session.page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
-        cell.wait_for(timeout=60_000)
-
-    reopen()
-    session.reopen, session.kernel = reopen, lab.client(NOTEBOOK)
+    session.reopen = lambda: lab.open(session.page, NOTEBOOK)
+    session.kernel = lab.run(session.page, NOTEBOOK, OPEN)
     with ended(session):
-        cell.click()
-        session.page.keyboard.press("Shift+Enter")
         session.bench.wait_for(timeout=60_000)
         assert session.ask("__import__('ipykernel').__version__").startswith("7.2" if kernel == "7.2" else "")
         refuse(session)

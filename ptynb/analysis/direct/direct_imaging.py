@@ -26,6 +26,7 @@ from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, in
 from ptynb.analysis.scan_survey import Survey, bright_radius, survey
 from ptynb.data import images
 from ptynb.data.arrivals import Acquisition
+from ptynb.data.cut_pictures import length_text
 from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.images import Picture, pictures_html
 from ptynb.data.scan import Scan, check_scan, part_that_came
@@ -34,7 +35,7 @@ from ptynb.preparation.bright_field_disc import Disc, bright_field_disc
 from ptynb.preparation.center_of_mass import PatternMoments
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.preparation.rotation_fit import ScanRotation, rotation_if_known
-from ptynb.preparation.shared_transforms import as_centred, facing_geometry, middle_of, pieces, pixel_of
+from ptynb.preparation.shared_transforms import as_centred, far_field_geometry, middle_of, pieces, pixel_of
 from ptynb.table import Table, Tabular, duration
 
 Array = NDArray[np.float64]
@@ -199,8 +200,8 @@ class DirectImages(Tabular):
             c10 = self.aberrations["C10"]
             assert isinstance(c10, float)
             side = "underfocus" if c10 < 0 else "overfocus"
-            rows.append(("C10", f"{_length(c10)} ({side})"))
-            rows.append(("C12", f"{_length(magnitude)} at {math.degrees(azimuth):.0f}°"))
+            rows.append(("C10", f"{length_text(c10, 4)} ({side})"))
+            rows.append(("C12", f"{length_text(magnitude, 4)} at {math.degrees(azimuth):.0f}°"))
         caption = f"{self.scan}: {len(self.pictures)} pictures in {duration(self.seconds)}"
         return Table(("quantity", "value"), tuple(rows), "\n".join([caption, *self.notes, *self.lines]), left=(0, 1))
 
@@ -317,15 +318,13 @@ class DirectReading:
         acquisition = scan.acquisition
         if not isinstance(acquisition, Acquisition):
             check_measured(scan, "direct")
-        if not scan.is_far_field:
-            raise ScanError("The scan is a near-field one; its patterns are images themselves.", code="scan.near-field")
+        self._geometry = far_field_geometry(scan, "direct")
         if scan.combination is not None:
             raise ScanError(
                 f"'{scan.name}' is made of {len(scan.combination.scans)} scans, which have no common pictures; "
                 "expected one of them.",
                 code="scan.combined",
             )
-        self._geometry = facing_geometry(scan, "direct")
         self._index = acquisition.index() if isinstance(acquisition, Acquisition) else None
         self._scan = as_centred(scan)
         self._pixel = pixel_of(scan)
@@ -596,14 +595,6 @@ def _aberrations(fit: WeakPhaseFit, wavelength: float) -> dict[str, float | tupl
         "C10": fit.c10 / wavelength,
         "C12": (math.hypot(fit.c12a, fit.c12b) / wavelength, azimuth),
     }
-
-
-def _length(metres: float) -> str:
-    """Return a length [m] with four digits: '-14.41 nm'."""
-    for unit, size in (("mm", 1e-3), ("µm", 1e-6)):
-        if abs(metres) >= size:
-            return f"{metres / size:.4g} {unit}"
-    return f"{metres / 1e-9:.4g} nm"
 
 
 def _plain(aberrations: dict[str, float | tuple[float, float]]) -> str:

@@ -28,16 +28,9 @@ FEWEST = 4
 class PositionGrid:
     """A grid of equidistant pixels over positions.
 
-    Parameters
-    ----------
-    y, x : ndarray of float64
-        Coordinates of rows and columns, in the unit of the positions.
-    raster : bool
-        Whether the positions are such a grid, each pixel one pattern.
-    inside : ndarray of bool
-        Pixels (y, x) that have a position near.
-    weights : csr_array
-        Weights (pixel, pattern) of the patterns at each pixel, 0 outside.
+    y, x: coordinates of rows and columns, in the unit of the positions. raster: whether the positions are such a grid,
+    each pixel one pattern. inside: pixels (y, x) that have a position near. weights: csr_array (pixel, pattern) of the
+    patterns at each pixel, 0 outside.
     """
 
     y: Array
@@ -106,8 +99,7 @@ def _raster_axis(values: Array) -> Array | None:
     away = values - ordered[0] - at * step
     if math.sqrt(float(np.mean((away - away.mean()) ** 2))) > JITTER * step:
         return None
-    axis: Array = ordered[0] + float(away.mean()) + step * np.arange(lines)
-    return axis
+    return ordered[0] + float(away.mean()) + step * np.arange(lines)
 
 
 def _area(places: Array) -> float:

@@ -124,16 +124,8 @@ def turn_matrix(angle: float, transposed: bool) -> Array:
 class BrightFieldImages:
     """Images of bright-field pixels over the positions, relative to their means: their Fourier transforms.
 
-    Parameters
-    ----------
-    images : ndarray of float32
-        Images (y, x, pixel), 0 outside the scan.
-    step : (float, float)
-        Pixel size (y, x) of the images [m].
-    pixels : ndarray of float64
-        Spatial frequencies (pixel, yx) of the detector pixels from the centre of the disc [1/m].
-    radius : float
-        Radius of the disc [1/m].
+    images: (y, x, pixel), 0 outside the scan. step: pixel size (y, x) of the images [m]. pixels: spatial frequencies
+    (pixel, yx) of the detector pixels from the centre of the disc [1/m]. radius: of the disc [1/m].
     """
 
     def __init__(self, images: NDArray[np.float32], step: tuple[float, float], pixels: Array, radius: float) -> None:
@@ -210,8 +202,7 @@ class BrightFieldImages:
 
     def _back(self, spectrum: NDArray[Any]) -> Array:
         shape = self.shape[0], self.shape[1] // 2 + 1
-        picture: Array = fft.irfft2(spectrum.reshape(shape), s=self.shape, norm="ortho", workers=2)
-        return picture
+        return fft.irfft2(spectrum.reshape(shape), s=self.shape, norm="ortho", workers=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +261,7 @@ class _Signals:
     @functools.cached_property
     def power(self) -> Array:
         """Mean of |G|² over the pixels (frequency,)."""
-        mean: Array = (np.abs(self.values) ** 2).mean(1)
-        return mean
+        return (np.abs(self.values) ** 2).mean(1)
 
 
 def _local_maxima(signals: _Signals, defoci: Array, orientation: tuple[float, bool] | None) -> list[WeakPhaseFit]:
@@ -339,8 +329,7 @@ def _refined(signals: _Signals, start: WeakPhaseFit) -> WeakPhaseFit:
 def _taper(side: int) -> Array:
     """Return a window (side,) of 1 that falls to 0 at both ends as a cosine."""
     distance = np.arange(side) + 0.5
-    window: Array = np.sin(np.pi / 2 * np.clip(np.minimum(distance, side - distance) / (TAPER * side), 0, 1)) ** 2
-    return window
+    return np.sin(np.pi / 2 * np.clip(np.minimum(distance, side - distance) / (TAPER * side), 0, 1)) ** 2
 
 
 def integrated(gradient: Array, step: tuple[float, float]) -> Array:

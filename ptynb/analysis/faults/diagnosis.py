@@ -40,11 +40,13 @@ Plane = Literal["object", "probe", "detector", "positions", "loss"]
 class Criterion:
     """When a measure is a fault.
 
-    measure: what is measured, with its unit. threshold: the value above which it is a fault. plane: what it is seen in.
-    good: number of good reconstructions with this measure, none of which exceeds the threshold. chance: probability of
-    a false alarm, if one does (k of n: (k + 1) / (n + 2)), or if it is known by itself.
+    remedy: its explanation and remedy, from the measured value. measure: what is measured, with its unit. threshold:
+    the value above which it is a fault. plane: what it is seen in. good: number of good reconstructions with this
+    measure, none of which exceeds the threshold. chance: probability of a false alarm, if one does (k of n:
+    (k + 1) / (n + 2)), or if it is known by itself.
     """
 
+    remedy: Callable[[_Case, FaultMeasure], _Remedy]
     measure: str
     threshold: float
     plane: Plane
@@ -78,40 +80,6 @@ DIVERGING = "diverging"
 OSCILLATING = "oscillating"
 FEW_COUNTS = "bias by few counts"
 
-CRITERIA = {
-    GRID: Criterion("part of the object's variation with the periods of the scan", 0.155, "object", 30),
-    MOTION: Criterion("motion in the modes that positions lack [object pixels]", 0.15, "probe", 1),
-    EMPTY_MODES: Criterion("modes with less than 1% of the power", 0.5, "probe", 1),
-    OBJECT_IN_MODES: Criterion(
-        "correlation of a mode's ratio to the first with the object, over chance", 1.3, "object", 1
-    ),
-    ORIENTATION: Criterion(
-        "curl of the centres of mass [part of their variation]", 0.0, "positions", 4, chance=FALSE_ALARM
-    ),
-    POSITIONS: Criterion("step that single patterns ask for [object pixels]", 0.15, "positions", 30),
-    OUTLIERS: Criterion("patterns with 10 times the residuals of others", 0.5, "positions", 30),
-    DRIFT: Criterion("smooth part of the refined moves [object pixels]", 0.5, "positions", 1),
-    MANY_SLICES: Criterion("correlation of neighbouring slices", 0.9, "object", 1),
-    FEW_SLICES: Criterion("residuals explained by defocus of single patterns", 0.007, "object", 26),
-    VORTICES: Criterion("lone vortices per 10,000 pixels", 1.6, "object", 30),
-    RAMP: Criterion("phase ramp over the object [turns]", 2.0, "object", 30),
-    CLIPPED_PROBE: Criterion("intensity at the window's edge [mean]", 0.15, "probe", 27),
-    CLIPPED_PATTERNS: Criterion("counts at the detector's edge that do not fit [mean]", 0.02, "detector", 27),
-    BAD_PIXELS: Criterion(
-        "pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30, chance=2 / 32
-    ),
-    SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
-    NOT_CONVERGED: Criterion(
-        "fall of the loss, over the root of the learning rates, or growth of the phase at the end",
-        CONVERGED,
-        "loss",
-        22,
-    ),
-    DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
-    OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
-    FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 1),
-}
-"""Thresholds lie above all values of good reconstructions; `tests/benchmarks/RESULTS.md` lists both."""
 UNSETTLED = (NOT_CONVERGED, DIVERGING, OSCILLATING)
 """Faults with which the loss has not settled."""
 WHEN_SETTLED = (POSITIONS, OUTLIERS, MOTION, FEW_SLICES, VORTICES, CLIPPED_PROBE, CLIPPED_PATTERNS)
@@ -129,7 +97,7 @@ below 0.003 at the end.
 """
 FEW = 3.0
 """Mean counts of a pixel below which missing ones are those of the loss."""
-NUMERICAL_OPTIMISER = "adam"
+NUMERICAL = {"optimiser": "adam", "momentum": 0.0}
 """Optimiser that updates all parts, for remedies that another one does not support."""
 
 
@@ -137,16 +105,9 @@ NUMERICAL_OPTIMISER = "adam"
 class Confirmation:
     """What a trial of a remedy showed.
 
-    Parameters
-    ----------
-    epochs : int
-        Epochs of the trial, and of the one without the remedy.
-    value_without, value_with : float or None
-        The finding's measure after these epochs, without and with the remedy; None: it does not apply any more.
-    r_factor_without, r_factor_with : float
-        Amplitude R-factors after these epochs.
-    improved : bool
-        Whether the remedy helps.
+    epochs: of the trial, and of the one without the remedy. value_without, value_with: the finding's measure after
+    these epochs, without and with the remedy; None: it does not apply any more. r_factor_without, r_factor_with:
+    amplitude R-factors after them. improved: whether the remedy helps.
     """
 
     epochs: int
@@ -487,7 +448,7 @@ class _Case:
     def finding(self, name: str) -> Finding:
         """Return the finding of a measure that is above its threshold."""
         found, criterion = self.found[name], CRITERIA[name]
-        remedy = REMEDIES[name](self, found)
+        remedy = criterion.remedy(self, found)
         values = {one.name: getattr(remedy, one.name) for one in fields(remedy)}
         return Finding(
             name=name,
@@ -506,7 +467,7 @@ class _Case:
         try:
             self.settings.with_values(changes)
         except SettingsError:
-            changes = {**changes, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0}
+            changes = {**changes, **NUMERICAL}
             self.settings.with_values(changes)
         return changes
 
@@ -526,7 +487,7 @@ class _Case:
             f"Phase vortices without a partner within {measures.LONE} pixels: {found.detail['count']:.0f}, which the "
             "iterations could not remove. An object of amplitude and phase has none. If it has steps of more than π, "
             "vortices may be real.",
-            {"object.parametrization": "amplitude_phase", "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0},
+            {"object.parametrization": "amplitude_phase", **NUMERICAL},
             restart=True,
         )
 
@@ -574,7 +535,7 @@ class _Case:
         return _Remedy(
             "The probe is wider than its window, which the detector's pixels determine: its outer parts enter at the "
             "other side. A finer sampling of the model makes the window larger.",
-            {"detector.oversampling": factor, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0},
+            {"detector.oversampling": factor, **NUMERICAL},
             restart=True,
         )
 
@@ -630,7 +591,7 @@ class _Case:
         depth = SLICE_DISTANCES[0] * result.pixel_size[0] * result.pixel_size[1] / geometry.wavelength
         slices = {"slices.count": 2, "slices.thickness": float(f"{depth:.3g}"), "slices.learning_rate": 0.005}
         rates = {"object.learning_rate": RATE_OF_SLICES, "probe.learning_rate": RATE_OF_SLICES}
-        return _Remedy(text, {**slices, **rates, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0}, restart=True)
+        return _Remedy(text, {**slices, **rates, **NUMERICAL}, restart=True)
 
     def clipped_patterns(self, found: FaultMeasure) -> _Remedy:
         window = [int(2 * round(0.75 * side)) for side in self.result.scan.pattern_shape]
@@ -656,7 +617,7 @@ class _Case:
         return _Remedy(
             f"Several pixels have the same largest count, {top:.6g}, in {found.value:.0%} of the patterns: the "
             "detector or its file ends there.",
-            {"detector.saturation": top, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0},
+            {"detector.saturation": top, **NUMERICAL},
         )
 
     def few_counts(self, found: FaultMeasure) -> _Remedy:
@@ -699,28 +660,61 @@ MOST_MODES, MOST_PROBE = 8, 256
 """Modes, and side of their window, that are compared with the object: 2 s for 8 modes."""
 FEWEST_EPOCHS = 7
 """Smallest number of epochs whose losses say how a run goes on."""
-REMEDIES: dict[str, Callable[[_Case, FaultMeasure], _Remedy]] = {
-    GRID: _Case.grid,
-    MOTION: _Case.motion,
-    EMPTY_MODES: _Case.empty_modes,
-    OBJECT_IN_MODES: _Case.object_in_modes,
-    ORIENTATION: _Case.orientation,
-    POSITIONS: _Case.positions,
-    OUTLIERS: _Case.outliers,
-    DRIFT: _Case.drift,
-    MANY_SLICES: _Case.many_slices,
-    FEW_SLICES: _Case.few_slices,
-    VORTICES: _Case.vortices,
-    RAMP: _Case.ramp,
-    CLIPPED_PROBE: _Case.clipped_probe,
-    CLIPPED_PATTERNS: _Case.clipped_patterns,
-    BAD_PIXELS: _Case.bad_pixels,
-    SATURATED: _Case.saturation,
-    NOT_CONVERGED: _Case.not_converged,
-    DIVERGING: _Case.diverging,
-    OSCILLATING: _Case.oscillating,
-    FEW_COUNTS: _Case.few_counts,
+
+
+CRITERIA: dict[str, Criterion] = {
+    GRID: Criterion(_Case.grid, "part of the object's variation with the periods of the scan", 0.155, "object", 30),
+    MOTION: Criterion(_Case.motion, "motion in the modes that positions lack [object pixels]", 0.15, "probe", 1),
+    EMPTY_MODES: Criterion(_Case.empty_modes, "modes with less than 1% of the power", 0.5, "probe", 1),
+    OBJECT_IN_MODES: Criterion(
+        _Case.object_in_modes,
+        "correlation of a mode's ratio to the first with the object, over chance",
+        1.3,
+        "object",
+        1,
+    ),
+    ORIENTATION: Criterion(
+        _Case.orientation,
+        "curl of the centres of mass [part of their variation]",
+        0.0,
+        "positions",
+        4,
+        chance=FALSE_ALARM,
+    ),
+    POSITIONS: Criterion(_Case.positions, "step that single patterns ask for [object pixels]", 0.15, "positions", 30),
+    OUTLIERS: Criterion(_Case.outliers, "patterns with 10 times the residuals of others", 0.5, "positions", 30),
+    DRIFT: Criterion(_Case.drift, "smooth part of the refined moves [object pixels]", 0.5, "positions", 1),
+    MANY_SLICES: Criterion(_Case.many_slices, "correlation of neighbouring slices", 0.9, "object", 1),
+    FEW_SLICES: Criterion(_Case.few_slices, "residuals explained by defocus of single patterns", 0.007, "object", 26),
+    VORTICES: Criterion(_Case.vortices, "lone vortices per 10,000 pixels", 1.6, "object", 30),
+    RAMP: Criterion(_Case.ramp, "phase ramp over the object [turns]", 2.0, "object", 30),
+    CLIPPED_PROBE: Criterion(_Case.clipped_probe, "intensity at the window's edge [mean]", 0.15, "probe", 27),
+    CLIPPED_PATTERNS: Criterion(
+        _Case.clipped_patterns, "counts at the detector's edge that do not fit [mean]", 0.02, "detector", 27
+    ),
+    BAD_PIXELS: Criterion(
+        _Case.bad_pixels,
+        "pixels unlike their neighbours or the model in all patterns",
+        0.5,
+        "detector",
+        30,
+        chance=2 / 32,
+    ),
+    SATURATED: Criterion(
+        _Case.saturation, "patterns with several pixels at the largest count [part]", 0.05, "detector", 30
+    ),
+    NOT_CONVERGED: Criterion(
+        _Case.not_converged,
+        "fall of the loss, over the root of the learning rates, or growth of the phase at the end",
+        CONVERGED,
+        "loss",
+        22,
+    ),
+    DIVERGING: Criterion(_Case.diverging, "rise of the loss above its minimum", 0.1, "loss", 28),
+    OSCILLATING: Criterion(_Case.oscillating, "scatter of the loss from epoch to epoch", 0.05, "loss", 28),
+    FEW_COUNTS: Criterion(_Case.few_counts, "missing counts of the model [part]", 0.02, "detector", 1),
 }
+"""Thresholds lie above all values of good reconstructions; `tests/benchmarks/RESULTS.md` lists both."""
 
 
 def findings_of(result: Result, scan: Scan | None = None, seen: Residuals | None = None) -> Diagnosis:

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, stats
 
+from ptynb.analysis.outliers import CEILING
 from ptynb.analysis.position_refinement import PositionRefinement
 from ptynb.analysis.probe_modes import mode_powers, orthogonal_modes
 from ptynb.analysis.result_comparison import illuminated
-from ptynb.data.images import reduce_by
+from ptynb.data.images import reduce_by, step_sums
 from ptynb.data.record import Thumbnail, last_tenth, late_progress
 from ptynb.data.result import Result
 
@@ -49,8 +50,6 @@ LONE = 4
 """Distance of two opposite vortices that belong together: a zero of the amplitude between pixels [object pixels]."""
 EMPTY_MODE = 0.01
 """Share of the power below which a probe mode describes next to nothing."""
-CEILING = 255
-"""Counts above which a maximum that several pixels share is taken as saturation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +85,7 @@ class Residuals:
     @functools.cached_property
     def difference(self) -> Floats:
         """√I minus the expectation of √I for Poisson counts of the model (pattern, y, x); 0 at bad pixels."""
-        found: Floats = np.where(self.good, np.sqrt(self.measured) - poisson_roots(self.modelled)[0], 0)
-        return found
+        return np.where(self.good, np.sqrt(self.measured) - poisson_roots(self.modelled)[0], 0)
 
     def misfit(self, area: Mask) -> float:
         """Return the sum of squared residuals over that of Poisson noise, in an area (y, x) of the detector."""
@@ -144,8 +142,7 @@ def lit_area(result: Result) -> Mask:
     for y, x in np.clip(np.rint(places), 0, sides - window).astype(np.int64):
         total[y : y + window[0], x : x + window[1]] += power
     inside[illuminated(result)] = True
-    found: Mask = inside & (total > LIT * np.percentile(total[inside], 95))
-    return found
+    return inside & (total > LIT * np.percentile(total[inside], 95))
 
 
 def scan_lattice(result: Result, lit: Mask) -> FaultMeasure:
@@ -383,7 +380,7 @@ def lone_vortices(result: Result, lit: Mask) -> FaultMeasure:
 
 def phase_ramp(result: Result, lit: Mask) -> FaultMeasure:
     """Measure the linear phase ramp over the illuminated area [turns]; patterns determine it only with the probe's."""
-    steps = _phase_steps(np.where(lit, result.projection, 0))
+    steps = np.angle(step_sums(np.where(lit, result.projection, 0)))
     extent = [np.ptp(np.flatnonzero(lit.any(axis))) for axis in (1, 0)]
     return FaultMeasure(float(np.hypot(steps[0] * extent[0], steps[1] * extent[1])) / (2 * np.pi))
 
@@ -508,12 +505,6 @@ def drift(found: PositionRefinement) -> FaultMeasure:
 def _flat(object: Array, lit: Mask) -> Array:
     """Return an object (y, x) without its mean phase step between pixels, in double precision."""
     field = object.astype(np.complex128)
-    steps = _phase_steps(np.where(lit, field, 0))
+    steps = np.angle(step_sums(np.where(lit, field, 0)))
     y, x = (np.exp(-1j * step * np.arange(side)) for step, side in zip(steps, field.shape, strict=True))
-    found: Array = field * y[:, None] * x[None]
-    return found
-
-
-def _phase_steps(field: Array) -> tuple[float, float]:
-    """Return the mean phase steps (y, x) between pixels of a field [rad]."""
-    return float(np.angle(np.vdot(field[:-1], field[1:]))), float(np.angle(np.vdot(field[:, :-1], field[:, 1:])))
+    return field * y[:, None] * x[None]

@@ -32,8 +32,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.data.optics.pupil import check_positive
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 Aberrations: TypeAlias = Mapping[str, float | Sequence[float]]
 """Aberrations by Krivanek's or Haider's names: (magnitude [m], azimuth [rad]), or the magnitude alone for azimuth 0."""
@@ -58,7 +57,7 @@ _FAMILIES = (
 
 _KRIVANEK = {name: (krivanek, factor) for krivanek, name, factor in _FAMILIES}
 _KRIVANEK |= {"D5": _KRIVANEK["R5"]} | {krivanek: (krivanek, 1) for krivanek, _, _ in _FAMILIES}
-_HAIDER = {krivanek: (name, factor) for krivanek, name, factor in _FAMILIES}
+_HAIDER = {krivanek: name for krivanek, name, _ in _FAMILIES}
 
 
 def aberrations_up_to(order: int) -> tuple[str, ...]:
@@ -84,7 +83,7 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
         krivanek, factor = _KRIVANEK[name]
         if krivanek in converted:
             raise InvalidValueError(
-                f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; use one of the two names.",
+                f"The aberration {krivanek} ({_HAIDER[krivanek]}) is given twice; use one of the two names.",
                 code="argument.conflict",
             )
         try:
@@ -108,17 +107,6 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
     return converted
 
 
-def haider_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float]]:
-    """Convert aberrations to Haider's names (C1, A1, …, A5), each with magnitude [m] and azimuth [rad], not m times it.
-
-    Raises ValueError as `krivanek_aberrations` does.
-    """
-    return {
-        _HAIDER[name][0]: (magnitude / _HAIDER[name][1], azimuth)
-        for name, (magnitude, azimuth) in krivanek_aberrations(aberrations).items()
-    }
-
-
 def aberration_phase(
     angles_y: ArrayLike, angles_x: ArrayLike, wavelength: float, aberrations: Aberrations
 ) -> NDArray[np.float64]:
@@ -139,5 +127,4 @@ def aberration_phase(
         # α^(n+1) cos(m (φ - φ_nm)) without an arctangent: n + 1 - m is even.
         figure = (angle**fold * np.exp(-1j * fold * azimuth)).real
         path += magnitude / (order + 1) * square ** ((order + 1 - fold) // 2) * figure
-    phase: NDArray[np.float64] = 2 * np.pi / wavelength * path
-    return phase
+    return 2 * np.pi / wavelength * path

@@ -10,14 +10,13 @@ from ptynb.data.optics.pupil import (
     check_finite,
     check_grid,
     check_not_negative,
-    check_positive,
     check_pupil,
     disc,
     frequencies,
     probe_from_pupil,
     steps_of,
 )
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 
 def electron_probe(

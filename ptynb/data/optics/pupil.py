@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 
 
 def frequencies(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -22,8 +22,7 @@ def free_space(
     """Return 2π z (√(1/λ² - f²) - 1/λ) [rad] for frequencies f [1/m], without the difference of two large numbers."""
     square = y**2 + x**2
     axial = np.sqrt(np.maximum(wavelength**-2 - square, 0))
-    phase: NDArray[np.float64] = -2 * np.pi * distance * square / (1 / wavelength + axial)
-    return phase
+    return -2 * np.pi * distance * square / (1 / wavelength + axial)
 
 
 def slopes(
@@ -79,8 +78,7 @@ def probe_from_pupil(amplitude: NDArray[np.float64], phase: NDArray[np.float64],
 
 def normalised(probe: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """Return the probe scaled to Σ |P|² = 1."""
-    scaled: NDArray[np.complex128] = probe / np.sqrt((np.abs(probe) ** 2).sum())
-    return scaled
+    return probe / np.sqrt((np.abs(probe) ** 2).sum())
 
 
 def check_pupil(
@@ -130,14 +128,6 @@ def check_grid(window: tuple[int, int], pixel: tuple[float, float], wavelength: 
     for size in pixel:
         check_positive(size, "pixel size", "m")
     check_positive(wavelength, "wavelength", "m")
-
-
-def check_positive(value: float, name: str, unit: str) -> None:
-    """Raise ValueError for a number that is not positive and finite."""
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidValueError(
-            f"The {name} is {value!r} {unit}; expected a positive, finite number.", code="argument.invalid-value"
-        )
 
 
 def check_not_negative(value: float, name: str, unit: str) -> None:

@@ -189,8 +189,7 @@ class StackedFrames(Frames):
     @property
     def path(self) -> Path | None:
         """File of the first part."""
-        path: Path | None = getattr(self.parts[0], "path", None)
-        return path
+        return getattr(self.parts[0], "path", None)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -132,7 +132,7 @@ class FileFrames(Frames):
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedFrames(Frames):
+class PlacedFrames(FileFrames):
     """Patterns that are stored contiguously and uncompressed at known offsets of a file.
 
     They are read rather than mapped into memory: this is as fast (0.37 and 0.45 ms for a batch of 32 patterns of 256 x
@@ -144,33 +144,21 @@ class PlacedFrames(Frames):
     path: Path
     places: NDArray[np.int64]
     file_shape: tuple[int, int, int]
-    type: np.dtype[Any]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.file_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.type
-
-    @property
-    def in_file(self) -> bool:
-        return True
+    file_dtype: str
 
     @property
     def stored_bytes(self) -> int | None:
         return self.path.stat().st_size
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        patterns = np.empty((stop - start, *self.shape[1:]), self.type)
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         self.take(np.arange(start, stop), patterns)
         return patterns
 
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
         if not len(indices):
             return
-        size = self.shape[1] * self.shape[2] * self.type.itemsize
+        size = self.shape[1] * self.shape[2] * self.dtype.itemsize
         octets = out.reshape(-1).view(np.uint8).data
         ends = [*(np.flatnonzero(np.diff(self.places[indices]) != size) + 1).tolist(), len(indices)]
         begin = 0
@@ -309,7 +297,7 @@ class HDF5Frames(FileFrames):
     def local(self) -> Frames:
         with self._open(0, self.shape[0]) as dataset:
             places = _places(dataset)
-        return self if places is None else PlacedFrames(self.path, places, self.shape, self.dtype)
+        return self if places is None else PlacedFrames(self.path, places, self.shape, self.file_dtype)
 
     def _read(self, dataset: h5py.Dataset, start: int, stop: int, target: NDArray[Any]) -> None:
         """Read patterns start to stop - 1, those of a grid in as few rectangles as possible."""

@@ -100,4 +100,4 @@ def frames_of(array: NDArray[Any]) -> Frames:
     assert isinstance(root, np.memmap)
     first = root.offset + array.ctypes.data - root.ctypes.data
     places = first + array[0].nbytes * np.arange(len(array), dtype=np.int64)
-    return PlacedFrames(Path(str(root.filename)).resolve(), places, array.shape, array.dtype)
+    return PlacedFrames(Path(str(root.filename)).resolve(), places, array.shape, array.dtype.str)

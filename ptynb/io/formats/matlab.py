@@ -144,7 +144,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
     if raster is not None:
         numbers = numbers.reshape(raster[::-1]).T.ravel()
     places = variable.start + variable.place + numbers * (rows * columns * variable.stored.itemsize)
-    frames = PlacedFrames(path.resolve(), places, (number, columns, rows), variable.stored)
+    frames = PlacedFrames(path.resolve(), places, (number, columns, rows), variable.stored.str)
     return transposed(native(frames)), raster
 
 

@@ -206,7 +206,7 @@ def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]
             f"{path} ends after {path.stat().st_size} bytes; expected {end}: it is incomplete, copy it again.",
             code="file.damaged",
         )
-    return PlacedFrames(path.resolve(), places, stack, stored), raster, notes
+    return PlacedFrames(path.resolve(), places, stack, stored.str), raster, notes
 
 
 def _places(series: Any, stack: tuple[int, int, int]) -> NDArray[np.int64] | None:

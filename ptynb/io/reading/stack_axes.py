@@ -46,7 +46,7 @@ def placed(
             code="file.damaged",
         )
     places = offset + step * np.arange(shape[0], dtype=np.int64)
-    return native(PlacedFrames(path.resolve(), places, shape, dtype))
+    return native(PlacedFrames(path.resolve(), places, shape, dtype.str))
 
 
 def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:

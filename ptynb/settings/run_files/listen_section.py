@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,9 +11,8 @@ from pydantic import Field, field_validator, model_validator
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.source_address import pattern_address, position_address, position_datasets
 from ptynb.exceptions import InvalidValueError, SettingsError
-from ptynb.settings.base_models import ADDRESS, MOST_SECONDS, TRUST, SettingsModel
+from ptynb.settings.base_models import ADDRESS, MOST_SECONDS, TRUST, FileSection
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, Positive
-from ptynb.settings.run_files.run_paths import expanded
 
 Number = Annotated[int, Field(ge=1, le=10**8)]
 Pixels = Annotated[int, Field(ge=4, le=2**16)]
@@ -26,19 +24,22 @@ FILES = ("positions", "mask", "probe", "object")
 """Fields of a plan that are files with arrays."""
 
 
+def expanded(path: Path) -> Path:
+    """Return a path without '~'. Raises SettingsError if that home folder is not known."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise SettingsError(
+            f"The home folder in {str(path)!r} is not known; write out the whole path.", code="file.not-found"
+        ) from None
+
+
 def _as_for_load(name: str) -> Any:
     """Return the field of an option of `ptynb.load`."""
     return LoadOptions.model_fields[name]
 
 
-def _without_none(values: Any) -> Any:
-    """Remove null values of a run file, which mean the default."""
-    if not isinstance(values, Mapping):
-        return values
-    return {name: value for name, value in values.items() if value is not None}
-
-
-class PlanSection(SettingsModel):
+class PlanSection(FileSection):
     """What is known of a scan before it is measured, as `ptynb.Plan` has it, with arrays in files."""
 
     positions: str | None = Field(
@@ -106,11 +107,6 @@ class PlanSection(SettingsModel):
     )
     name: str = Field(default="live", description="Name of the scan")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _given(cls, values: Any) -> Any:
-        return _without_none(values)
-
     @field_validator("extent")
     @classmethod
     def _ascending(cls, extent: Any) -> Any:
@@ -135,7 +131,9 @@ class PlanSection(SettingsModel):
         except SettingsError as error:
             causes = [problem.get("ctx", {}).get("error") for problem in error.problems]
             raise causes[0] or error from None
-        needed = {"energy": options.beam} if self.angular_pixel else self._lengths(options)
+        needed: dict[str, Any] = {"energy": options.beam}
+        if not self.angular_pixel:
+            needed |= {"distance": options.distance, "detector_pixel": options.detector_pixel}
         missing = [name for name, value in needed.items() if value is None]
         if missing and (given or options.is_near_field):
             named = " and ".join(given) or "geometry: near field"
@@ -145,10 +143,6 @@ class PlanSection(SettingsModel):
                 code="argument.missing",
             )
         return self
-
-    @staticmethod
-    def _lengths(options: LoadOptions) -> dict[str, Any]:
-        return {"energy": options.beam, "distance": options.distance, "detector_pixel": options.detector_pixel}
 
     @property
     def measured_geometry(self) -> Geometry | NearField | None:
@@ -178,7 +172,7 @@ class PlanSection(SettingsModel):
         )
 
 
-class ListenSection(SettingsModel):
+class ListenSection(FileSection):
     """A scan that is received while it is measured, as `ptynb.listen` does it."""
 
     source: str = Field(
@@ -203,11 +197,6 @@ class ListenSection(SettingsModel):
         description="Time in which the scan has to begin; none: no limit [s]",
     )
     plan: PlanSection = Field(description="What is known of the scan before it is measured")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _given(cls, values: Any) -> Any:
-        return _without_none(values)
 
     @model_validator(mode="after")
     def _addresses(self) -> Self:

@@ -18,6 +18,7 @@ from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import (
     MOST_EPOCHS,
     MOST_PROBLEMS,
+    FileSection,
     SettingsModel,
     check_names,
     closest,
@@ -31,16 +32,15 @@ from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, without_arrays
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
-from ptynb.settings.run_files.listen_section import ListenSection
-from ptynb.settings.run_files.run_paths import expanded
+from ptynb.settings.run_files.listen_section import ListenSection, expanded
 from ptynb.settings.settings import Settings
-from ptynb.settings.yaml_reader import read_yaml_file
+from ptynb.settings.yaml_reader import read_mapping
 from ptynb.text import quoted
 
 Shift = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
-class RunScan(SettingsModel):
+class RunScan(FileSection):
     """One of the scans of a run, with what differs from the others. In files, the name of its file alone suffices."""
 
     file: Path = Field(description="File with the scan")
@@ -58,14 +58,6 @@ class RunScan(SettingsModel):
         default=None,
         description="Vector (y, x) that is added to the positions of a scan which shares an object [object pixels]",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _sections(cls, values: Any) -> Any:
-        """Replace empty sections of a file by their defaults."""
-        if not isinstance(values, Mapping):
-            return values
-        return {name: value for name, value in values.items() if value is not None or name == "file"}
 
     def placed(self, folder: Path) -> Self:
         """Return the scan with paths relative to `folder`."""
@@ -310,15 +302,7 @@ def _values(path: Path) -> dict[str, Any]:
         raise SettingsError(
             f"{path} {what}; expected a run file (ptynb run --example prints one).", code="file.not-found"
         )
-    values = read_yaml_file(path)
-    if values is None:
-        values = {}
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise SettingsError(
-            f"{path} contains a {type(values).__name__}; expected a mapping of names to values, as 'epochs: 200'.",
-            code="settings.not-a-mapping",
-        )
-    return values
+    return read_mapping(path, "run file", "epochs: 200")
 
 
 def _sentence(problem: ErrorDetails) -> str:
