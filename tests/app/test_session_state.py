@@ -205,7 +205,7 @@ def test_nothing_is_ended_for_what_can_not_be_started(session: Session, monkeypa
         assert caught.value.fields[0] == field
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "/nowhere")
-    with raises("slurm.not-installed") as missing:
+    with raises("scheduler.not-installed") as missing:
         session.use_cluster(section_of(SLURM, {"nodes": "1", "device": "cpu"}))
     assert missing.value.fields == (LAUNCHER,)
     assert session.cluster is running

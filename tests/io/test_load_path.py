@@ -41,6 +41,6 @@ def test_load_passes_few_files_and_comes_back_rarely(tmp_path, kind):
         load(path)
     finally:
         sys.setprofile(None)
-    files.discard("__init__.py")
+    files -= {"__init__.py", "exceptions.py"}  # the latter for its checks of numbers, which say what is wrong
     assert len(files) <= MOST_FILES, sorted(files)
     assert len(returned) <= MOST_RETURNS, returned

@@ -141,7 +141,7 @@ def test_a_job_that_can_never_start_is_an_error(runs: Callable[..., Run], alloca
     ],
 )
 def test_what_slurm_refuses_is_said_in_its_words(runs: Callable[..., Run], allocation: Allocation, told: str) -> None:
-    with raises("slurm.command-failed", "sbatch", told):
+    with raises("scheduler.command-failed", "sbatch", told):
         runs(allocation).launcher.start(range(allocation.engines))
 
 
@@ -326,7 +326,7 @@ def test_a_present_job_is_neither_left_nor_overfilled_silently(job: str, monkeyp
     with raises("slurm.job-too-small", "4 cores on each node of 5"):
         slurm_commands.choose(Allocation(cpus_per_engine=5))
     monkeypatch.setenv("SLURM_JOB_ID", "999999")
-    with raises("slurm.command-failed", "Invalid job id"):
+    with raises("scheduler.command-failed", "Invalid job id"):
         slurm_commands.choose(None)
 
 
@@ -352,11 +352,11 @@ def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PATH", str(tmp_path / "login"))
     with monkeypatch.context() as patch:
         patch.setattr(scheduler_commands, "COMMAND_SECONDS", 0.2)
-        with raises("slurm.no-answer", "sbatch"):
+        with raises("scheduler.no-answer", "sbatch"):
             slurm_commands.submit("#!/bin/sh\n")
     command("login/sbatch", "echo 12")
     assert slurm_commands.submit("#!/bin/sh\n") == "12"
-    with raises("slurm.not-installed", "squeue", "login node", "module"):
+    with raises("scheduler.not-installed", "squeue", "login node", "module"):
         slurm_commands.state("1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'module'}:{tmp_path / 'login'}")
     assert slurm_commands.state("1").name == "RUNNING"

@@ -322,7 +322,7 @@ def require(title: str, name: str) -> str:
         raise ClusterError(
             f"{name} was not found on this machine; run the notebook on a login node of the {title} cluster, "
             f"or load the module with the {title} commands.",
-            code=f"{_family(title)}.not-installed",
+            code="scheduler.not-installed",
         )
     return found
 
@@ -354,21 +354,16 @@ def ask(
         raise ClusterError(
             f"{command[0]} did not answer within {COMMAND_SECONDS:.0f} s; "
             f"the controller of {title} is down or busy: try again later.",
-            code=f"{_family(title)}.no-answer",
+            code="scheduler.no-answer",
         ) from None
     said = done.stderr.strip() or done.stdout
     if done.returncode != 0 and not (allowed and allowed.search(said)):
         details = "; ".join(re.sub(rf"^{command[0]}: (error: )?", "", line) for line in said.splitlines() if line)
         raise ClusterError(
             f"{command[0]} failed: {details or f'exit code {done.returncode}'}",
-            code=f"{_family(title)}.command-failed",
+            code="scheduler.command-failed",
         )
     return done.stdout
-
-
-def _family(title: str) -> str:
-    """Return the first part of the codes of a scheduler's errors."""
-    return "slurm" if title == "Slurm" else "scheduler"
 
 
 def interval(waited: float) -> float:

@@ -286,7 +286,9 @@ def submit(text: str) -> str:
     answer = ask("sbatch", "--parsable", text=text).strip().split("\n")[-1]
     job = answer.split(";")[0]
     if not job.isdecimal():
-        raise ClusterError(f"sbatch returned {answer!r}; expected the number of a job.", code="slurm.command-failed")
+        raise ClusterError(
+            f"sbatch returned {answer!r}; expected the number of a job.", code="scheduler.command-failed"
+        )
     return job
 
 
