@@ -60,6 +60,7 @@ def test_builtin_errors_are_not_raised():
         and isinstance(node.exc, ast.Call)
         and isinstance(node.exc.func, ast.Name)
         and node.exc.func.id in PLAIN
+        and "kernels/runtime" not in str(path)  # which imports nothing of ptynb
     ]
     assert found == []
 
