@@ -11,7 +11,6 @@ Imports neither torch nor ipyparallel.
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shlex
@@ -167,7 +166,7 @@ SCHEDULERS = {
         title="SGE",
         submit=("qsub", "-terse"),
         submitted=r"^(\d+)",
-        status=("qstat", "-u", getpass.getuser()),
+        status=("qstat", "-u", "*"),
         by_number=False,
         listed=r"^\s*(\d+)\s+\S+\s+\S+\s+\S+\s+(\w+)\s",
         states={".*E.*": FAILED, "h.*": HELD, ".*q.*|.*w.*": WAITS, ".*[sST].*": "suspended", "d.*|[rRt]+": "running"},
