@@ -21,6 +21,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.engine import worker as worker_module
 from ptynb.engine.loop import Loop
+from ptynb.engine.run_progress import RunTarget
 from ptynb.engine.worker import GPU_LOST, RESTART, Worker
 from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -223,7 +224,7 @@ def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> No
             self._loop = self._between = self._writer = self._failure = self._watch = None
             self._plan, self._notices, self._verdict = WITHOUT_STAGES, (), ()
             self._r_factors, self._numbers = [], itertools.count()
-            self._read, self._applied, self._target, self._threads = "ready", 0, 0, 1
+            self._read, self._applied, self._target, self._threads = "ready", 0, RunTarget(), 1
 
         @property
         def _state(self) -> str:
