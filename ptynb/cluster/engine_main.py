@@ -29,7 +29,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ptynb.cluster import direct_calls
-from ptynb.cluster.addresses import environment_towards
+from ptynb.cluster.addresses import ADDRESS, environment_towards
 from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
 from ptynb.polling import wait_until
@@ -116,10 +116,10 @@ def address_of(text: str) -> tuple[str, int]:
 def meet(environment: MutableMapping[str, str], host: str) -> None:
     """Add the address and interface on the route to the controller's host, for the engine's group.
 
-    torch reads them when a group is formed.
+    torch reads them when a group is formed. What the user has set stays.
     """
-    if "GLOO_SOCKET_IFNAME" not in environment:
-        environment.update(environment_towards(host))
+    if ADDRESS not in environment or "GLOO_SOCKET_IFNAME" not in environment:
+        environment.update({**environment_towards(host), **environment})
 
 
 def accepts(host: str, port: int) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import ptynb as pt
 from ptynb.app.cluster_choice import EXISTING, LAUNCHER, SLURM, SSH, Existing, existing_clusters, section_of
 from ptynb.app.session_state import Session
-from ptynb.cluster import cluster_start
+from ptynb.cluster.launchers import scheduler_commands
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.settings.cluster_options import LocalCluster, NoCluster
@@ -194,7 +194,7 @@ def test_a_given_cluster_is_used_and_not_replaced(scan: Scan) -> None:
 def test_nothing_is_ended_for_what_can_not_be_started(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.use_cluster(ONE_ENGINE)
     running = session.cluster
-    monkeypatch.setattr(cluster_start.slurm_commands, "require", lambda name: name)
+    monkeypatch.setattr(scheduler_commands, "require", lambda title, name: name)
     for launcher, texts, field in (
         (SLURM, {"nodes": "1"}, "gpus_per_node"),
         (SLURM, {"device": "cpu"}, "nodes"),

@@ -15,7 +15,7 @@ import ptynb as pt
 from ptynb.engine.loop import Loop
 from ptynb.exceptions import ReconstructionError
 from ptynb.physics.components.component import Batch, ModelComponent
-from tests.test_supervised_thread import comes
+from tests.waiting import until
 
 EPOCHS, BEFORE = 5, 2
 MESSAGE = (
@@ -101,7 +101,7 @@ def test_the_run_goes_on_in_smaller_parts_and_ends_as_if_they_had_been_set_befor
         with pytest.raises(ReconstructionError, match="OutOfMemoryError"):
             run(recon, EPOCHS - BEFORE)
         assert len(Memory.tensors) == 2, "in the first update"
-        assert comes(lambda: [known() for known in Memory.tensors] == [None, None])
+        until(lambda: [known() for known in Memory.tensors] == [None, None])
         recon.restore(checkpoint)
         recon.reconfigure(recon.settings.replace(gradient_accumulation=2))
         run(recon, EPOCHS - BEFORE)
@@ -123,7 +123,7 @@ def test_a_failed_update_leaves_no_gradient_nor_pictures_of_its_own(tmp_path: Pa
     with pytest.raises(ReconstructionError, match="OutOfMemoryError"):
         run(recon, 1)
     loop = recon._client.engines._worker._loop  # type: ignore[attr-defined]
-    assert comes(lambda: all(parameter.grad is None for parameter in loop.model.parameters()))
-    assert comes(lambda: not any(known() is not None for known in Memory.tensors))
+    until(lambda: all(parameter.grad is None for parameter in loop.model.parameters()))
+    until(lambda: not any(known() is not None for known in Memory.tensors))
     np.testing.assert_array_equal(recon.result.object, before.object)
     recon.close()
