@@ -91,8 +91,9 @@ class CompiledCorrections:
         at_detector = -detected.of_background.sum(0), found.inverse.sum(0)
         self.background = torch.from_numpy(np.stack(at_detector)) if lit else None
         self.first = torch.from_numpy(found.first[:, 0]) if first else None
-        slopes = moving.slopes if near is None else moving.slopes + near.slopes
-        self.shifts = torch.from_numpy(slopes) if shifts else None
+        self.shifts = None
+        if shifts:
+            self.shifts = torch.from_numpy(moving.slopes if near is None else moving.slopes + near.slopes)
         give_back(totals, intensity, found.power)
 
     def products(self, object_step: Tensor, probe_step: Tensor) -> Tensor:

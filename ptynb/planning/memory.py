@@ -44,7 +44,8 @@ from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.model_builder import model_window, object_frame
-from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
+from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, WHOLE_PASSES, Settings
+from ptynb.settings.regularizers import PACBED
 
 MAPPED = 2**25
 """glibc returns larger arrays to the system at once [bytes]."""
@@ -136,7 +137,8 @@ def copies_of_parameters(settings: Settings, engines: int, on_gpu: bool) -> Copi
         if settings.optimiser == "lsqml":
             # The illumination by all patterns is real, and there with and without its damping; the numerator becomes
             # the step. Later the transforms that the illumination of the next epoch is computed by, or a velocity.
-            return Copies(2 + moving, 2.5 + message, 2.5 + message)
+            sums = 2.5 - 0.5 * on_gpu  # there the damping is a part of the division
+            return Copies(2 + moving, sums + message, sums + message)
         return Copies(1 + moving, 3 + message, 5 + message)
     if settings.optimiser == "lbfgs":
         # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
@@ -193,14 +195,11 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateA
         )
     # On the detector some are gone when the gradient is back at the object; they have its own pixels.
     patterns = (weighted + 2 * blurred + saturated) / detector.oversampling**2
-    stages = (
-        [_arrays_of_corrections(settings, on_gpu)]
-        if settings.optimiser == "lsqml"
-        else _arrays_of_steps(settings, waves)
-    )
+    if settings.optimiser == "lsqml" or _in_one_step(scan, settings, still and plane):
+        return max(_arrays_of_chain(settings, several), key=lambda one: one.in_windows(settings))
     found = [
         _in_steps(replace(one, probes=one.probes + probes, patterns=one.patterns + patterns), settings, not plane)
-        for one in stages
+        for one in _arrays_of_steps(settings, waves)
     ]
     return max(found, key=lambda one: one.in_windows(settings))
 
@@ -229,6 +228,35 @@ def _arrays_of_steps(settings: Settings, recorded: float) -> Iterator[UpdateArra
     if slices > 1 and settings.tilt.per_position:
         patterns += 8.0  # a propagator of each pattern, in double precision, and its gradient
     yield UpdateArrays(waves, 1.0, slices + (slices > 1), patterns)
+
+
+def _in_one_step(scan: Scan, settings: Settings, simple: bool) -> bool:
+    """Whether `physics.chain` computes the gradient; simple: the propagations are neither tilted nor refined."""
+    detector, thick = settings.detector, settings.slices.count > 1
+    recorded = (settings.descan.start != "none" and thick) or (settings.fly_scan.steps > 1 and not scan.is_far_field)
+    by_counts = detector.psf_sigma == 0 and detector.oversampling == 1 and detector.saturation is None
+    alone = settings.object.modes == 1 and settings.optimiser not in PROJECTIONS
+    averaged = any(isinstance(one, PACBED) for one in settings.regularizers)
+    return simple and alone and by_counts and not recorded and not averaged
+
+
+def _arrays_of_chain(settings: Settings, several: bool) -> Iterator[UpdateArrays]:
+    """Yield the arrays of `physics.chain`, whose operations are kernels, and of the patterns of an R-factor.
+
+    several: whether there are several probes.
+    """
+    slices, corrected = settings.slices.count, settings.optimiser == "lsqml"
+    rates = settings.positions, settings.pattern_intensities, settings.background
+    moved, weighted, lit = (one.learning_rate > 0 for one in rates)
+    # Waves incident on each slice; those behind the last, their spectra and the transform's result; LSQML: corrections
+    # behind each slice, and the waves that the steps of object and probe add.
+    waves = 2.0 * slices + 2.0 if corrected else slices + 3.25 + (slices > 1) + 0.5 * (settings.optimiser == "rpie")
+    if settings.opr.modes > 0 or several or settings.fly_scan.steps > 1 or settings.descan.start != "none":
+        waves += 4.5  # probes of each pattern, their spectra, and three arrays for their gradient
+    # Sums; the derivatives by the intensity, and the intensity.
+    patterns = 0.75 + 2.25 * (weighted or lit or (corrected and moved))
+    yield UpdateArrays(settings.fly_scan.steps * waves, 0.0, 0.0, patterns)
+    yield UpdateArrays(2.0, 0.0, 2.0 * slices, 0.5)
 
 
 def _in_steps(found: UpdateArrays, settings: Settings, tilted: bool) -> UpdateArrays:

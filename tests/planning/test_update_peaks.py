@@ -1,7 +1,6 @@
 """Memory of a GPU that is foreseen, against the peak of the same torch operations on a CPU.
 
-What only a GPU takes is left out: CUDA, the work space of cuFFT, memory of recorded updates, and indices of the pixels
-of windows.
+What only a GPU takes is left out: CUDA, the work space of cuFFT, and memory of recorded updates.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ptynb.engine import initial_probe
 from ptynb.engine.loop import Loop
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.physics import hotpath
-from ptynb.planning.memory import Workload, memory_of, portion
+from ptynb.planning.memory import Workload, memory_of
 from tests.parametrization import each
 from tests.planning.live_storages import LiveStorages
 from tests.planning.peak import scan_of
@@ -75,7 +74,7 @@ OF_OBJECTS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, nothing is compiled."""
+    """As on a GPU, where each operation of an update is one call: nothing is compiled for the CPU."""
     monkeypatch.setattr(hotpath, "COMPILED", "none")
 
 
@@ -92,8 +91,7 @@ def ratio(scan: Scan, settings: pt.Settings, updates: int = 3) -> float:
     asked = Workload(settings, 1, cluster=False, keep=False)
     items = [one for one in memory_of(scan, asked, "device", on_gpu=True) if one.where == "device"]
     foreseen = sum(one.bytes for one in items if one.name not in ONLY_ON_GPU)
-    indices = portion(scan, asked) if settings.optimiser == "lsqml" else 0
-    return (foreseen - indices * 8 * scan.pattern_shape[0] * scan.pattern_shape[1]) / memory.peak
+    return foreseen / memory.peak
 
 
 @each("name", OF_WAVES)
