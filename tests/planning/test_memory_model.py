@@ -118,8 +118,8 @@ def test_copies_of_the_parameters(changes, engines, copies):
 
 def test_on_a_gpu_a_step_takes_the_memory_of_waves_that_are_gone():
     assert copies_of_parameters(Settings(), 1, True) == Copies(4, 0, 2)
-    assert copies_of_parameters(Settings(optimiser="lsqml"), 1, True) == Copies(2, 2.5, 2.5)
-    assert copies_of_parameters(Settings(optimiser="lsqml"), 2, True) == Copies(2, 4.5, 4.5), "and the message"
+    assert copies_of_parameters(Settings(optimiser="lsqml"), 1, True) == Copies(2, 2, 2)
+    assert copies_of_parameters(Settings(optimiser="lsqml"), 2, True) == Copies(2, 4, 4), "and the message"
     assert copies_of_parameters(Settings(gradient_accumulation=2), 1, True) == Copies(4, 1, 2), "two gradients"
     assert copies_of_parameters(Settings(optimiser="rpie", gradient_accumulation=2), 1, True) == Copies(2, 2, 2)
     name, waves = "copies of object and probe in a step", "waves of a batch"
@@ -134,19 +134,17 @@ def test_on_a_gpu_a_step_takes_the_memory_of_waves_that_are_gone():
     [
         ({"probe": {"modes": 3}}, False, (0, 0, 0, 0)),
         ({"slices": THICK}, False, (3, 0, 0, 0)),
-        ({"slices": THICK}, True, (4, 0, 4, -2)),
-        ({"object": {"modes": 2}, "probe": {"modes": 3}}, True, (1, 0, 0, -2)),
+        ({"slices": THICK}, True, (-2.25, 0, 8, -0.25)),  # of the R-factor, which is more
         ({"optimiser": "lsqml"}, False, (0, 0, 0, 0)),
         ({"optimiser": "lsqml", "slices": THICK}, False, (6, 0, 0, 0)),
-        ({"optimiser": "lsqml"}, True, (5, -1, 1, 3)),
+        ({"optimiser": "lsqml"}, True, (-0.25, 0, 0, 0)),
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0, 0)),
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (0, 0, 0, 0)),
         ({"opr": {"modes": 2}}, False, (2, 0, 0, 0)),
-        ({"opr": {"modes": 2}}, True, (0, 2, 0, 0)),
+        ({"opr": {"modes": 2}}, True, (4.5, 0, 0, 0)),
         ({"descan": {"start": "plane"}}, False, (2, 0, 0, 0)),
         ({"fly_scan": {"steps": 3}}, False, (3 * (2 + 2) - 2, 0, 0, 0)),
         ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 0, 4)),
-        ({"detector": {"psf_sigma": 1, "saturation": 9}}, True, (0, 0, 0, 3)),
     ],
 )
 def test_what_is_kept_of_each_pattern(changes, on_gpu, more):
