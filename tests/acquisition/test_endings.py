@@ -15,6 +15,7 @@ import pytest
 import ptynb as pt
 from ptynb.acquisition import receiver
 from ptynb.acquisition.compression import Packed
+from ptynb.acquisition.emulators import simplon_players
 from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.emulators.simplon_players import Stream2Player
 from ptynb.acquisition.messages import Frame, LiveSource, SeriesEnded, SeriesStarted
@@ -189,7 +190,7 @@ def test_a_new_series_is_a_new_scan_and_whose_header_was_taken_is_said(tmp_path,
         for number in range(20):
             player.frame(Sending(number))
         if ends:
-            player._send(player._named("end", player._series))
+            player._pushing.send(simplon_players._coded(player._named("end", player._series)))
         player._series += 1
         player.start()
         assert listening.wait(30)
