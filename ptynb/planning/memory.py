@@ -270,16 +270,6 @@ def _in_steps(found: UpdateArrays, settings: Settings, tilted: bool) -> UpdateAr
     return UpdateArrays(waves, probes, found.windows, found.patterns + ramps)
 
 
-def _arrays_of_corrections(settings: Settings, on_gpu: bool) -> UpdateArrays:
-    """Return `arrays_of_an_update` of `physics.exit_wave_corrections` with torch operations."""
-    slices, moving = settings.slices.count, settings.positions.learning_rate > 0
-    background = 2.0 * (settings.background.learning_rate > 0)
-    # Waves incident on each slice, and corrections behind it; waves at the detector, their products with others, and
-    # those that the steps add; windows of object and step, the ramps, and on a GPU the index of each pixel.
-    rest = 2.0 + 2.0 * on_gpu + 5.0 + moving + background
-    return UpdateArrays(2.0 * slices + 5.0, 0.0, 2.0 * slices, rest)
-
-
 def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:
     """Return the items of one engine with this storage of the patterns."""
     return tuple(item for item in _items(scan, asked, place, on_gpu) if item.bytes > 0)
@@ -415,7 +405,7 @@ def _of_search(scan: Scan, settings: Settings, on_gpu: bool) -> float:
             for size, whole, window in zip((height, width), frame, scan.pattern_shape, strict=True)
         ]
         parameters = (copies.lasting + copies.updating) * (pixels + sides[0] * sides[1])
-        waves = own.batch * _arrays_of_corrections(own, on_gpu).in_windows(own)
+        waves = own.batch * arrays_of_an_update(scan, own, on_gpu).in_windows(own)
         kept = patterns * KEPT_WAVES.get(own.optimiser, 0)
         return _taken(1, complex_bytes * (parameters + pixels * (waves + kept)), on_gpu)
 
