@@ -26,7 +26,6 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, SingleGroup
 from ptynb.engine import initial_probe, run_progress
 from ptynb.engine.resampled_state import settings_in_window
-from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels.runtime import buffers
@@ -121,7 +120,9 @@ class Loop:
         self.order: Sampler = order if first is None else _begun(order, first)
         whole, scan = scan, scan if self.pattern_size is None else in_window(scan, self.pattern_size)
         self._windows = whole.pattern_shape, scan.pattern_shape
-        self._set(settings)
+        self.settings = settings
+        """The present settings, with lengths in pixels of whole patterns."""
+        in_pixels = self._in_window(settings)
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
         self._margin = None if scan.object is not None else scan.margin(settings.margin)
@@ -142,6 +143,9 @@ class Loop:
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
+        positions = self.model.components["positions"]
+        assert isinstance(positions, Positions)
+        positions.limit = in_pixels.positions.max_shift
         self._corner_shift = corner_shift(scan, settings)
         if first is not None:
             self.scan["mean_count"] = self.mean_count
@@ -159,7 +163,7 @@ class Loop:
             self.shard,
             self.order,
             group,
-            self._in_window,
+            in_pixels,
             normaliser,
             self.order.count,
             imposed=tuple(self._custom_constraints),
@@ -190,7 +194,7 @@ class Loop:
         self._seconds = 0.0
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
-        self._changes = StateChanges(self.model, self.area) if group.rank == 0 else None
+        self._changes = run_progress.StateChanges(self.model, self.area) if group.rank == 0 else None
         self._begin_epoch()
         self.shard.follow(self._upcoming_batches())
 
@@ -243,9 +247,6 @@ class Loop:
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        positions = model.components["positions"]
-        assert isinstance(positions, Positions)
-        positions.limit = self._in_window.positions.max_shift
         for tensor in (*model.parameters(), *model.buffers()):
             self.group.broadcast(tensor.data)
         return model
@@ -280,7 +281,7 @@ class Loop:
         for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
-        for constraint in (*self._in_window.constraints, *self._custom_constraints):
+        for constraint in (*self.problem.settings.constraints, *self._custom_constraints):
             if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
@@ -308,7 +309,7 @@ class Loop:
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
         self._table = self.order.begin_epoch(self.epoch + 1) if table is None else table
-        self.problem.epoch, self.problem.settings = self.scheduled, self._in_window
+        self.problem.epoch = self.scheduled
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
@@ -408,12 +409,12 @@ class Loop:
 
         Beyond the margin, the window of a pattern would stay at the edge, and the probe be shifted in it periodically.
         """
-        needed = settings_in_window(settings, *self._windows).margin
-        if self._margin is None or needed <= self._margin:
+        new = self._in_window(settings)
+        if self._margin is None or new.margin <= self._margin:
             return ""
         return (
-            f"Refined positions may move by {self._in_window.positions.max_shift:g} object pixels, which requires a "
-            f"margin of {needed} around the scanned area, and the object has {self._margin}; reconfigure(settings) "
+            f"Refined positions may move by {new.positions.max_shift:g} object pixels, which requires a "
+            f"margin of {new.margin} around the scanned area, and the object has {self._margin}; reconfigure(settings) "
             "enlarges it and continues."
         )
 
@@ -433,15 +434,13 @@ class Loop:
         """Append an entry to the record of changes, with the present epoch, update and time."""
         self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
-    def _set(self, settings: Settings) -> None:
-        """Set the settings, and what they are in the pixels of the present window of the patterns."""
-        whole = self.pattern_size is None
-        self.settings, self._in_window = settings, settings if whole else settings_in_window(settings, *self._windows)
+    def _in_window(self, settings: Settings) -> Settings:
+        """Return settings whose lengths are in pixels of the present window of the patterns."""
+        return settings if self.pattern_size is None else settings_in_window(settings, *self._windows)
 
     def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
-        self._set(settings)
-        self.problem.settings = self._in_window
+        self.settings, self.problem.settings = settings, self._in_window(settings)
         if data_terms_changed:
             self.model.loss = self._make_loss(settings)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
@@ -456,6 +455,8 @@ class Loop:
         self._use(admission)
         if self.update == 0:
             self._begin_epoch()
+        else:
+            self.algorithm.prepare()
         self.shard.follow(self._upcoming_batches())
 
     def _use(self, admission: Admission) -> None:
@@ -477,8 +478,6 @@ class Loop:
         if not np.array_equal(positions, self._planned[patterns]):
             corners = positions - np.array(self.frame.origin) - np.array(self._corner_shift)
             self.model.place(torch.from_numpy(patterns), torch.from_numpy(corners))
-            if len(self._admitted) > 1:
-                self.algorithm.positions_placed()
         self.model.set_admitted(None if order.count == order.planned else torch.from_numpy(order.members))
 
     def _make_loss(self, settings: Settings) -> Loss:
@@ -499,7 +498,6 @@ class Loop:
         if _data_terms(self.settings):
             self.model.loss = self._make_loss(self.settings)
         self.problem.normaliser, self.problem.count = self.model.loss.normaliser(self._sums), self.order.count
-        self.algorithm.sums_changed()
 
     def _admissions(self) -> Admissions | None:
         """Return the record of the admissions; None for a scan that was measured before the run."""

@@ -187,14 +187,10 @@ class Windows:
         return all(isinstance(piece, Affine | Positions | Offset) for piece in self._model.movers)
 
     def forget(self) -> None:
-        """Copy positions again when they are next needed: call it where an epoch begins, and rates or positions change.
+        """Compute windows again when they are next needed.
 
-        In between every pattern is in one batch at most.
+        Call it where an epoch begins, and rates or positions change: in between every pattern is in one batch at most.
         """
-        self._copied = None
-
-    def forget_initial(self) -> None:
-        """Compute all windows again when they are next needed: call it where initial positions were changed."""
         self._fixed = self._copied = None
         vars(self).pop("_initial", None)
 

@@ -24,8 +24,9 @@ FIRST_RUN = RunSpan(epoch=0, update=0, first=0, last=100, when=0.0)
 
 @dataclass(eq=False)
 class Problem:
-    """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
+    """The optimisation problem of an algorithm; the loop updates `epoch` (1 for the first) and `settings`.
 
+    settings: the present ones, with lengths in pixels of the present window of the patterns.
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
     run: the present run.
@@ -81,15 +82,18 @@ class Problem:
 
 
 class Algorithm(ABC):
-    """Updates of the parameters. All methods but `state` and `rows` are called on all ranks in the same order."""
+    """Updates of the parameters, by default one with all patterns in an epoch (`batch_algorithm`: one with each batch).
+
+    All methods but `state` and `rows` are called on all ranks in the same order.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     @property
-    @abstractmethod
     def updates(self) -> int:
         """Number of updates in an epoch."""
+        return 1
 
     @abstractmethod
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
@@ -99,25 +103,20 @@ class Algorithm(ABC):
         """
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the batches that `update` will request from the patterns, in order, so that they can be read ahead."""
-        group = self.problem.group
-        yield self.problem.order.part(table, update, group.rank, group.world)
+        """Yield the batches that `update` will request from the patterns, in order, so that they can be read ahead.
+
+        Here all patterns of this engine, in portions; every pass over them requests the same ones.
+        """
+        return portions_of(self.problem)
 
     def prepare(self) -> None:
-        """Apply settings and epoch of the problem after one of them has changed: step sizes, frozen components."""
+        """Take into account that the problem has changed: step sizes, frozen components, initial positions, sums."""
         return
 
-    def positions_placed(self) -> None:
-        """Take into account that initial positions have changed."""
-        return
-
-    def sums_changed(self) -> None:
-        """Take into account that `count` and `normaliser` of the problem have changed."""
-        return
-
-    @abstractmethod
     def rates(self) -> dict[str, float]:
         """Return the step size of every component that is optimised now."""
+        rates = {name: self.problem.rate(name) for name in self.problem.model.components}
+        return {name: rate for name, rate in rates.items() if rate > 0}
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -12,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
-from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.algorithm import Problem
+from ptynb.optimize.batch_algorithm import BatchAlgorithm
 from ptynb.optimize.gradient_sync import Exchange
 from ptynb.optimize.optimizers import (
     Light,
@@ -27,7 +26,6 @@ from ptynb.optimize.optimizers import (
     set_rates,
 )
 from ptynb.optimize.scatter_sums import illumination_sums
-from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import Batch
 from ptynb.physics.regularizers import object_terms
 
@@ -48,7 +46,7 @@ class _Sums(NamedTuple):
 
 
 @final
-class Gradient(Algorithm):
+class Gradient(BatchAlgorithm[_Sums]):
     """Adam and its variants, SGD, rPIE: one step per batch, the same on all engines."""
 
     def __init__(self, problem: Problem) -> None:
@@ -56,16 +54,10 @@ class Gradient(Algorithm):
         self.optimisers = make_optimisers(problem.model, problem.settings)
         self.exchange = Exchange(problem.group, problem.model)
         self._windows = Windows(problem.model, self.optimisers)
-        self._parameters = [*problem.model.parameters()]
+        self.recorded_parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
-        self._graphs = UpdateGraphs(problem)
         self._distributed: nn.Module = problem.model
-
-    @property
-    def updates(self) -> int:
-        """One update per batch."""
-        return self.problem.order.updates
 
     @property
     def _sums_apart(self) -> bool:
@@ -88,7 +80,7 @@ class Gradient(Algorithm):
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
         if self._graphs.possible:
-            gradients = [parameter.requires_grad for parameter in self._parameters]
+            gradients = [parameter.requires_grad for parameter in self.recorded_parameters]
             self._graphs.clear_if_changed(moving, gradients)
         if wrapped_for == self._prepared:
             return
@@ -119,69 +111,40 @@ class Gradient(Algorithm):
         value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype))
         torch.autograd.backward(value, torch.zeros_like(value))
         self.exchange.sent_bytes = sent
-        for parameter in self._parameters:
+        for parameter in self.recorded_parameters:
             parameter.grad = None
 
-    def rates(self) -> dict[str, float]:
-        """Return the step sizes of the components that are optimised now."""
-        rates = {name: self.problem.rate(name) for name in self.problem.model.components}
-        return {name: rate for name, rate in rates.items() if rate > 0}
-
-    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the portions of an update."""
-        for own in super().asks(table, update):
-            yield from self._portions(own)
-
-    def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """Perform one step with the whole batch over all engines."""
-        problem = self.problem
-        members = table[:, update][table[:, update] >= 0]
-        one = problem.group.world == 1
-        own = members if one else problem.order.part(table, update, problem.group.rank, problem.group.world)
-        self.exchange.region = self._region(members, update)
-        gradients = functools.partial(self._gradients, own, len(members))
-        step = functools.partial(self._step, members)
-        recorded = len(own) and self._graphs.possible and problem.shard.in_place and self._recordable
-        sizes = len(own), len(members)
-        if recorded and one and self._steps_recorded:
-            return self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
-        found = self._graphs.run(sizes, own, gradients, self._parameters) if recorded else gradients(None)
-        if self._sums_apart:
-            self.exchange.sum_gradients(self._parameters)
-        return step(found, None)
-
     @property
-    def _recordable(self) -> bool:
+    def recordable(self) -> bool:
         """Whether a graph can hold the gradients: nothing in the model is summed over engines on the way."""
         return self.problem.group.world == 1 or not self.problem.model.mean_pattern_weight
 
     @property
-    def _steps_recorded(self) -> bool:
+    def step_recordable(self) -> bool:
         """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
         return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
 
-    def _gradients(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> _Sums:
-        """Compute the gradients of these patterns of this engine, and their sums.
+    def begin(self, members: NDArray[np.int64], update: int) -> None:
+        """Determine where the object's gradient can differ from 0."""
+        self.exchange.region = self._region(members, update)
 
-        indices: `own` on the device, if they are there already.
-        """
-        for parameter in self._parameters:
+    def measure(self, own: NDArray[np.int64], members: int, indices: Tensor | None) -> _Sums:
+        """Compute the gradients of these patterns of this engine, and return their sums."""
+        for parameter in self.recorded_parameters:
             parameter.grad = None
         with torch_alone(self.problem.model.compiled):
-            return self._backward(own, global_batch_size, indices)
+            return self._backward(own, members, indices)
 
-    def _step(
-        self,
-        members: NDArray[np.int64],
-        found: _Sums,
-        indices: Tensor | None,
+    def step(
+        self, sums: _Sums, own: NDArray[np.int64], members: NDArray[np.int64], indices: Tensor | None, release: bool
     ) -> Tensor:
         """Make a step along the gradients and those of the regularizers; return the losses and the regularizers' value.
 
-        members: patterns of the batch on all engines. found: sums of this engine. indices: `members` on the device, if
-        they are there already.
+        Gradients remain until the next update.
         """
-        problem, total = self.problem, found.losses
+        problem, total = self.problem, sums.losses
+        if self._sums_apart:
+            self.exchange.sum_gradients(self.recorded_parameters)
         by_rows = [one for one in self.optimisers if isinstance(one, RowAdam) and _has_gradients(one)]
         if by_rows:  # else the indices are not copied to the device
             rows = problem.shard.on_device(members) if indices is None else indices
@@ -192,7 +155,7 @@ class Gradient(Algorithm):
                 self._add_regularizers() * problem.normaliser * len(members) / problem.count / problem.group.world
             )
         if problem.settings.optimiser == "rpie" and len(members):
-            self._precondition(found, len(members))
+            self._precondition(sums, len(members))
         self._move()
         return total
 
@@ -203,11 +166,6 @@ class Gradient(Algorithm):
                 if _has_gradients(optimiser):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Why updates are not recorded as a CUDA graph, if that failed."""
-        return self._graphs.notices
-
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""
         return moments_of(self.optimisers)
@@ -217,19 +175,15 @@ class Gradient(Algorithm):
         restore_moments(self.optimisers, state)
         self._graphs.clear()  # moments are other tensors now
 
-    def positions_placed(self) -> None:
-        """Compute the windows again."""
-        self._windows.forget_initial()
-
-    def sums_changed(self) -> None:
-        """Record updates again, which have the factor of the loss as a number."""
-        self._graphs.clear()
-
     def disconnect(self) -> None:
-        """Release the wrapped model, whose connections would outlive the group, and the buffers."""
+        """Release the wrapped model, whose connections would outlive the group, the graphs and the buffers."""
         self._distributed = self.problem.model
-        self._graphs.clear()
-        buffers.forget()
+        super().disconnect()
+
+    def parts(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the patterns in portions for gradient accumulation."""
+        accumulate = self.problem.settings.gradient_accumulation
+        return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _backward(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> _Sums:
         """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
@@ -238,7 +192,7 @@ class Gradient(Algorithm):
         """
         problem = self.problem
         values, lit, powers, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
-        portions = self._portions(own)
+        portions = self.parts(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
             on_device = None if indices is None else indices[first : first + len(patterns)]
@@ -251,11 +205,6 @@ class Gradient(Algorithm):
                 lit = [illumination if not lit else lit[0].add_(illumination)]
                 powers = [power if not powers else powers[0].add_(power)]
         return _Sums(sum(values[1:], values[0]), *lit, *powers)
-
-    def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Return this engine's patterns of an update, split for gradient accumulation."""
-        accumulate = self.problem.settings.gradient_accumulation
-        return np.array_split(own, accumulate) if accumulate > 1 else [own]
 
     def _descend(self, batch: Batch, factor: float) -> Tensor:
         """Call `Model.descend`, or its equivalent with gradients summed over engines."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
+from ptynb.optimize.algorithm import Algorithm, Problem, portions
 from ptynb.physics.regularizers import object_terms
 
 HISTORY = 10
@@ -71,19 +71,10 @@ class LBFGS(Algorithm):
         self._loss = 0.0
         self._own = torch.zeros((), dtype=torch.float64)
 
-    @property
-    def updates(self) -> int:
-        """One update per epoch."""
-        return 1
-
-    def rates(self) -> dict[str, float]:
-        """Return the step sizes by component; only whether one is above 0 matters."""
-        return {name: self.problem.rate(name) for name in self.problem.model.components}
-
     def prepare(self) -> None:
         """Discard the history if other parameters than before are optimised, or another objective is minimised."""
         model, settings = self.problem.model, self.problem.settings
-        self.problem.free({name for name, rate in self.rates().items() if rate > 0})
+        self.problem.free(self.rates())
         pieces = model.components.values()
         moving = [parameter for piece in pieces for parameter in piece.parameters() if parameter.requires_grad]
         objective = (settings.regularizers, self.problem.normaliser)
@@ -96,10 +87,6 @@ class LBFGS(Algorithm):
             self._gradient = torch.zeros_like(flat(moving))
             for parameter, part in zip(moving, self._parts(self._gradient), strict=True):
                 parameter.grad = part
-
-    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield all patterns, in portions; every pass requests the same ones."""
-        return portions_of(self.problem)
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the history, and parameters and gradient before the last step.

@@ -56,13 +56,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import torch_alone
-from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.algorithm import Problem
+from ptynb.optimize.batch_algorithm import BatchAlgorithm
 from ptynb.optimize.lsqml_parts import PartOfModel, PositionSteps, parts_of
 from ptynb.optimize.optimizers import rate_on_device
 from ptynb.optimize.scatter_sums import over_engines
-from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import copied_to
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
 from ptynb.physics.model import Model
@@ -93,7 +92,7 @@ class _Sums:
 
 
 @final
-class LeastSquares(Algorithm):
+class LeastSquares(BatchAlgorithm[_Sums]):
     """LSQML: one step of all parts per batch."""
 
     def __init__(self, problem: Problem) -> None:
@@ -106,29 +105,15 @@ class LeastSquares(Algorithm):
         """L, of this epoch (y, x); None before the first."""
         self._damped: Tensor | None = None
         """L + δ max."""
-        self._graphs = UpdateGraphs(problem)
-        self._rates = dict[str, dict[str, Any]]()
-        """The rates on a GPU, as of a parameter group."""
-
-    @property
-    def updates(self) -> int:
-        """One update per batch."""
-        return self.problem.order.updates
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Why updates are not recorded as a CUDA graph, if that failed."""
-        return self._graphs.notices
+        self._rates: Mapping[str, float | Tensor] = {}
+        """Those of the present update: numbers, or scalars on a GPU, which recorded updates read."""
+        self._rates_on_device = dict[str, dict[str, Any]]()
+        """As of a parameter group."""
 
     def rates(self) -> dict[str, float]:
         """Return the factors of the steps of the components that are optimised now."""
         rates = {name: self.problem.rate(name) for name in ("object", "probe", *self._parts)}
         return {name: rate for name, rate in rates.items() if rate > 0}
-
-    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the patterns of each probe in an update."""
-        for own in super().asks(table, update):
-            yield from self._by_probe(own)
 
     def prepare(self) -> None:
         """Activate the components that are optimised now."""
@@ -140,24 +125,20 @@ class LeastSquares(Algorithm):
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """Update all parts with one batch."""
-        problem = self.problem
-        members = table[:, update][table[:, update] >= 0]
-        group = problem.group
-        own = members if group.world == 1 else problem.order.part(table, update, group.rank, group.world)
-        rates = self._present_rates()
-        with torch_alone(problem.model.compiled):
-            if update == 0:
-                self._momentum.begin_epoch()
-            if update == 0 or self._illumination is None:
-                self._set_illumination(illumination_of_all(problem.model, planned=problem.order.open))
-            loss = self._step(own, members, rates)
+        with torch_alone(self.problem.model.compiled):
+            loss = super().update(table, update)
             if update == self.updates - 1:
-                self._momentum.end_epoch(rates)
+                self._momentum.end_epoch(self._rates)
         return loss
 
-    def sums_changed(self) -> None:
-        """Record updates again."""
-        self._graphs.clear()
+    def begin(self, members: NDArray[np.int64], update: int) -> None:
+        """Read the rates; where an epoch begins, determine the illumination."""
+        self._rates = self._present_rates()
+        if update == 0:
+            self._momentum.begin_epoch()
+        if update == 0 or self._illumination is None:
+            model, order = self.problem.model, self.problem.order
+            self._set_illumination(illumination_of_all(model, planned=order.open))
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the last steps of object, probe and positions, where the epoch began, and its illumination."""
@@ -186,11 +167,6 @@ class LeastSquares(Algorithm):
         self._position_steps.velocity = tensors.pop("positions/moves/velocity", None)
         self._momentum.restore(tensors)
 
-    def disconnect(self) -> None:
-        """Release the buffers."""
-        self._graphs.clear()
-        buffers.forget()
-
     @property
     def _position_steps(self) -> PositionSteps:
         steps = self._parts["positions"]
@@ -198,11 +174,11 @@ class LeastSquares(Algorithm):
         return steps
 
     def _present_rates(self) -> Mapping[str, float | Tensor]:
-        """Return `rates`, on a GPU as scalars there, which recorded updates read."""
+        """Return `rates`, on a GPU as scalars there."""
         rates, parameter = self.rates(), self.problem.model.probe.parts
         if parameter.device.type == "cpu":
             return rates
-        groups = {name: self._rates.setdefault(name, {}) for name in rates}
+        groups = {name: self._rates_on_device.setdefault(name, {}) for name in rates}
         for name, group in groups.items():
             group["lr"] = rates[name]
         return {name: rate_on_device(group, parameter) for name, group in groups.items()}
@@ -216,50 +192,28 @@ class LeastSquares(Algorithm):
             self._illumination.copy_(illumination)
             self._damped.copy_(damped)
 
-    def _by_probe(self, patterns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def parts(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return those of these patterns that each of the probes illuminates, in their order."""
         if self._probe_of_pattern is None:
-            return [patterns]
-        numbers = self._probe_of_pattern[patterns]
-        return [patterns[numbers == number] for number in range(self.problem.model.probe.count)]
+            return [own]
+        numbers = self._probe_of_pattern[own]
+        return [own[numbers == number] for number in range(self.problem.model.probe.count)]
 
-    def _step(self, own: NDArray[np.int64], members: NDArray[np.int64], rates: Mapping[str, float | Tensor]) -> Tensor:
-        """Make the step of a batch, and return the sum of this engine's losses.
+    @property
+    def recordable(self) -> bool:
+        """Not where there are several probes: each batch has other numbers of patterns of each."""
+        return self._probe_of_pattern is None
 
-        On a GPU it is recorded: of several engines the part before their first sum. Where there are several probes, it
-        is not, since each batch has other numbers of patterns of each.
-
-        own: this engine's patterns. members: patterns of the batch on all engines.
-        """
-        problem, graphs, sizes = self.problem, self._graphs, (len(own), len(members))
-        possible = len(own) > 0 and graphs.possible and problem.shard.in_place and self._probe_of_pattern is None
-        if not possible:
-            return self._move(self._measure(own, sizes[1], rates, None), own, members, rates, None)
-        if problem.group.world == 1:
-
-            def whole(indices: Tensor) -> Tensor:
-                sums = self._measure(own, sizes[1], rates, indices)
-                return self._move(sums, own, members, rates, indices)
-
-            return graphs.run(sizes, own, whole)
-        sums = graphs.run(sizes, own, lambda indices: self._measure(own, sizes[1], rates, indices))
-        return self._move(sums, own, members, rates, None, release=False)
-
-    def _measure(
-        self, own: NDArray[np.int64], members: int, rates: Mapping[str, float | Tensor], indices: Tensor | None
-    ) -> _Sums:
-        """Return the corrections of this engine's patterns, and its sums.
-
-        members: number of patterns of the batch on all engines. indices: `own` on the device, if they are there.
-        """
+    def measure(self, own: NDArray[np.int64], members: int, indices: Tensor | None) -> _Sums:
+        """Return the corrections of this engine's patterns, and its sums."""
         problem, model = self.problem, self.problem.model
-        batches = [problem.shard.batch(patterns, members, indices) for patterns in self._by_probe(own)]
-        further = {"shifts": "positions" in rates, "first": "variations" in rates}
+        batches = [problem.shard.batch(patterns, members, indices) for patterns in self.parts(own)]
+        further = {"shifts": "positions" in self._rates, "first": "variations" in self._rates}
         found = [
             corrections(model.illumination(batch), model.detection(batch), **further) if len(batch) else None
             for batch in batches
         ]
-        pairs, moving = [*zip(found, batches, strict=True)], self._moving(rates)
+        pairs, moving = [*zip(found, batches, strict=True)], self._moving()
         values = {
             name: [None if one is None else part.values(one, batch) for one, batch in pairs]
             for name, part in moving.items()
@@ -267,28 +221,18 @@ class LeastSquares(Algorithm):
         of_parts = {name: total([part.sums(one, batch) for one, batch in pairs]) for name, part in moving.items()}
         return _Sums(found, *self._sums(found), values, of_parts)
 
-    def _moving(self, rates: Mapping[str, float | Tensor]) -> dict[str, PartOfModel]:
+    def _moving(self) -> dict[str, PartOfModel]:
         """Return the parts beside object and probe that are optimised now."""
-        return {name: part for name, part in self._parts.items() if name in rates}
+        return {name: part for name, part in self._parts.items() if name in self._rates}
 
-    def _move(
-        self,
-        own: _Sums,
-        patterns: NDArray[np.int64],
-        members: NDArray[np.int64],
-        rates: Mapping[str, float | Tensor],
-        indices: Tensor | None,
-        release: bool = True,
+    def step(
+        self, sums: _Sums, own: NDArray[np.int64], members: NDArray[np.int64], indices: Tensor | None, release: bool
     ) -> Tensor:
-        """Make the step from the sums of all engines, and return the sum of this engine's losses.
-
-        own: this engine's sums, of these patterns. indices: `members` on the device, if they are there already.
-        release: whether to release the corrections; not those of a graph, which has the memory for its next execution.
-        """
-        problem, model, moving = self.problem, self.problem.model, self._moving(rates)
-        messages = [own.object, own.illumination, own.probes, own.powers]
-        for name, values in self._values(own, patterns, members, moving).items():
-            messages += [values, own.of_parts[name]]
+        """Make the step from the sums of all engines, and return the sum of this engine's losses."""
+        problem, model, rates, moving = self.problem, self.problem.model, self._rates, self._moving()
+        messages = [sums.object, sums.illumination, sums.probes, sums.powers]
+        for name, values in self._values(sums, own, members, moving).items():
+            messages += [values, sums.of_parts[name]]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
 
         assert self._damped is not None
@@ -296,9 +240,9 @@ class LeastSquares(Algorithm):
         # A probe none of whose patterns is in the batch has no power, and no step.
         damped = power + (DAMPING * power.amax((-2, -1), keepdim=True)).clamp(min=torch.finfo(power.dtype).tiny)
         probe_steps = of_probe.div_(damped[:, None]) if "probe" in rates else torch.zeros_like(of_probe)
-        mean, lengths = self._lengths(own.found, object_step, probe_steps, illumination, members)
-        losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in own.found]
-        for found in own.found if release else ():
+        mean, lengths = self._lengths(sums.found, object_step, probe_steps, illumination, members)
+        losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in sums.found]
+        for found in sums.found if release else ():
             if found is not None:
                 found.release()
         if moving:
@@ -328,7 +272,7 @@ class LeastSquares(Algorithm):
         parameter = self.problem.model.probe.parts
         if len(own.found) == 1 and len(patterns) == len(members):
             return {name: values.to(parameter.dtype) for name, (values,) in own.values.items() if values is not None}
-        rows = [torch.from_numpy(np.flatnonzero(np.isin(members, one))) for one in self._by_probe(patterns)]
+        rows = [torch.from_numpy(np.flatnonzero(np.isin(members, one))) for one in self.parts(patterns)]
         on_device = [copied_to(row, parameter.device) for row in rows] if moving else []
         found = dict[str, Tensor]()
         for name, part in moving.items():
@@ -375,7 +319,7 @@ class LeastSquares(Algorithm):
             of_probes.append(lengths[:, 1].sum())
         own = total(weighted) if weighted else torch.zeros_like(illumination)
         of_object, sums = over_engines(self.problem.group, own, torch.stack(of_probes))
-        means = [one / max(len(of), 1) for one, of in zip(sums, self._by_probe(members), strict=True)]
+        means = [one / max(len(of), 1) for one, of in zip(sums, self.parts(members), strict=True)]
         least = 1e-6 * illumination.max()
         return of_object.div_(illumination.clamp_(min=least)), torch.stack(means)
 

@@ -16,7 +16,7 @@ Thibault et al., Ultramicroscopy 109, 338 (2009), whose map has β = 1; Luke, In
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
+from ptynb.optimize.algorithm import Algorithm, Problem, portions
 from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
 from ptynb.physics.components.component import Batch, copied_to
 from ptynb.physics.torch_steps import intensity_of
@@ -65,18 +65,9 @@ class Projections(Algorithm):
         if self._reflects:
             self._waves.mul_(1 - self._beta)
 
-    @property
-    def updates(self) -> int:
-        """One update per epoch."""
-        return 1
-
     def rates(self) -> dict[str, float]:
-        """Return the step sizes of object and probe; only whether one is above 0 matters."""
-        return {name: self.problem.rate(name) for name in ("object", "probe")}
-
-    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield all patterns, in portions; every pass requests the same ones."""
-        return portions_of(self.problem)
+        """Return the step sizes of object and probe, whose size does not matter."""
+        return {name: rate for name, rate in super().rates().items() if name in ("object", "probe")}
 
     def rows(self) -> dict[str, Tensor]:
         """Return the waves of DM, or κ of RAAR, as a real view; R_a ψ' is computed from them in the next update."""
@@ -93,14 +84,14 @@ class Projections(Algorithm):
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """Update the waves, then object and probe from them. While both are frozen, so are the waves."""
         rates = self.rates()
-        frozen = not any(rates.values())
+        frozen = not rates
         total = torch.zeros((), dtype=torch.float64, device=self.problem.group.device)
         for rows, batch in portions(self.problem):
             total += self._update_waves(rows, batch, frozen)
         for _ in range(0 if frozen else TURNS):
-            if rates["object"] > 0:
+            if "object" in rates:
                 self._update_object()
-            if rates["probe"] > 0:
+            if "probe" in rates:
                 self._update_probe()
         return total
 

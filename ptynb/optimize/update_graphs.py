@@ -211,7 +211,7 @@ class UpdateGraphs:
                 for name in RATES_AND_EPOCHS:
                     part.pop(name, None)
         active = [name for name, component in problem.model.components.items() if component.active]
-        recorded_for = settings, active, problem.normaliser, *further
+        recorded_for = settings, active, problem.normaliser, problem.count, *further
         if recorded_for != self._recorded_for:
             self._recorded_for = recorded_for
             self.clear()
