@@ -15,11 +15,9 @@ import bisect
 import contextlib
 import dataclasses
 import itertools
-import queue
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -27,7 +25,6 @@ import torch
 import torch.distributed as dist
 
 from ptynb.data.admissions import Admission, RecordedArrivals
-from ptynb.data.arrivals import Acquisition
 from ptynb.data.commands import (
     AdmitPatterns,
     AdvanceRun,
@@ -45,19 +42,14 @@ from ptynb.data.commands import (
     plain_command,
 )
 from ptynb.data.engine_records import (
-    Array,
     Failure,
     Health,
-    PatternPair,
     Pictures,
     RenderRequest,
     Result,
-    Snapshot,
     Status,
 )
-from ptynb.data.pattern_r_factors import MeasuredRFactors
-from ptynb.data.provenance import Machines, ScanIdentity
-from ptynb.data.record import Annotation, RunRecord, fields_of
+from ptynb.data.record import Annotation, RunRecord
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
@@ -65,24 +57,13 @@ from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
-from ptynb.engine.rendering import (
-    Area,
-    Taken,
-    allocate_area,
-    make_pictures,
-    make_snapshot,
-    needs_ramps,
-    ramp_of,
-    take,
-    take_slice,
-    value_at,
-)
 from ptynb.engine.run_progress import RunTarget
+from ptynb.engine.state_reader import StateReader, object_and_probe, present_result
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.runtime.thread_count import count
-from ptynb.loading.arrival_watch import ArrivalWatch
+from ptynb.loading.arrival_watch import ScanArrivals, missing_at_end
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
 from ptynb.process_state import ProcessState, switch_interval
@@ -117,7 +98,7 @@ RESTART = (
 State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 
 
-class Worker:
+class Worker(StateReader):
     """One engine's part in one reconstruction."""
 
     def __init__(
@@ -143,8 +124,9 @@ class Worker:
 
         Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
-        precompilation.start(torch.device(membership.device))
-        self._settings, self._membership, self._start = settings, membership, start
+        super().__init__(torch.device(membership.device))
+        precompilation.start(self._device)
+        self._first_settings, self._membership, self._start = settings, membership, start
         self._note, self._plan, self._extensions = note, plan, tuple(extensions)
         self._end_process = end_process
         self._readable = True
@@ -152,18 +134,12 @@ class Worker:
         self._source: Scan | None = scan
         """The scan, until its patterns are in the loop, and as long as a stage follows, which needs them again."""
         self._between: RunRecord | None = None
-        """The record between two stages, while the model of the next one is made."""
+        """The record while there is no loop: between two stages, and at the end."""
         self._notices: tuple[str, ...] = ()
         """Messages for the user, besides those about checkpoints; each once."""
         self._verdict: tuple[str, ...] = ()
         """A notice if the run that has ended did not converge, until another begins; on rank 0."""
-        acquisition = scan.acquisition
-        self._will_end = isinstance(acquisition, Acquisition) or bool(acquisition and acquisition.admissions.ended)
-        """Whether the scan is being measured, or was in an earlier run, so that its end will come."""
-        self._watch: ArrivalWatch | None = None
-        """What has come of a scan that is being measured; on rank 0."""
-        self._repeated: list[tuple[int, Admission]] = []
-        """Admissions of an earlier run that are to be repeated, each after so many updates."""
+        self._arrivals: ScanArrivals | None = None
         self._waiting: list[Command] = []
         """Commands to execute once the first patterns have come."""
         self._connections: Connections | None = None
@@ -184,11 +160,8 @@ class Worker:
         self._phase: Literal["loading", "open", "failed", "closed"] = "loading"
         self._failure: Failure | None = None
         self._target = RunTarget()
-        self._loop: Loop | None = None
         self._commands: list[Command] = []
         self._applied = 0
-        self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        self._wake = threading.Event()
         self._result: Result | None = None
         self._area = (slice(None), slice(None))
         self._measure_every = 0
@@ -285,28 +258,23 @@ class Worker:
             checkpoint_failure=writer.failure if writer else "",
             writes_checkpoint=writer is not None and writer.busy("state"),
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
-            arrivals=None if self._watch is None else self._watch.summary(),
+            arrivals=None if self._arrivals is None else self._arrivals.summary(),
             live_epochs=loop.live_epochs if loop else 0,
         )
 
     @property
     def settings(self) -> Settings:
         """The present settings, with all changes."""
-        return self._loop.settings if self._loop is not None else self._settings
+        return Settings(**self.stage_settings()[1])
 
     def stage_settings(self) -> tuple[int, dict[str, Any]]:
-        """Return the index of the present stage, and the present settings."""
+        """Return the index of the present stage, and the present settings as plain values."""
         loop, between = self._loop, self._between
         if loop is not None:
             return loop.plan.number, loop.settings.model_dump(mode="json")
-        return (
-            (self._plan.number, self._settings.model_dump(mode="json"))
-            if between is None
-            else (
-                between.stage,
-                between.settings,
-            )
-        )
+        if between is not None:
+            return between.stage, between.settings
+        return self._plan.number, self._first_settings.model_dump(mode="json")
 
     def why_not_live(self, values: dict[str, Any]) -> str:
         """Return why these live settings (plain values) require another model; empty if not, and while loading."""
@@ -317,60 +285,9 @@ class Worker:
         """Return whether each component of the model has been active; empty while loading."""
         return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.components.items()}
 
-    def snapshot(self, size: int) -> Snapshot | None:
-        """Return a preview, taken between two updates; None while loading."""
-        loop = self._loop
-        if loop is None:
-            return None
-        (object, probe), epoch, update = self._call_in_thread(
-            lambda: (_object_and_probe(loop), loop.epoch, loop.update)
-        )
-        return make_snapshot(object, probe, epoch, update, size)
-
-    def pictures(self, request: RenderRequest) -> Pictures | None:
-        """Return pictures, taken between two updates; None while loading."""
-        loop, taken = self._loop, self._copy_images(request)
-        return None if taken is None or loop is None else make_pictures(taken, request, loop.pixel_size)
-
     def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
         """Return `pictures` and then `status`, in one call."""
         return self.pictures(request), self.status(epochs_from)
-
-    def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
-        """Return the value at pixel (y, x) of the picture `name`; None while loading."""
-        if not name.endswith((" xz", " yz")):
-            request = dataclasses.replace(request, cut=None)
-        taken = self._copy_images(request)
-        return None if taken is None else value_at(taken, name, y, x, request)
-
-    def pattern(self, index: int) -> PatternPair | None:
-        """Return a measured and modelled pattern; None if another engine has it, and while loading."""
-        loop = self._loop
-        pair: PatternPair | None = (
-            None if loop is None else self._call_in_thread(lambda: diagnostics.pattern(loop, index))
-        )
-        return pair
-
-    def pattern_r_factors(self, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
-        """Measure R-factors of this engine's patterns for so many seconds at most; None while loading.
-
-        Returns those after the first `total` measurements of `source`, as a previous answer names them.
-        """
-        loop = self._loop
-        if loop is None:
-            return None
-        measured: MeasuredRFactors = self._call_in_thread(
-            lambda: diagnostics.pattern_r_factors(loop, seconds, source, total)
-        )
-        return measured
-
-    def positions(self) -> tuple[Array, Array] | None:
-        """Return the top-left corners of the probe windows at the start and now; None while loading."""
-        loop = self._loop
-        if loop is None:
-            return None
-        corners: tuple[Array, Array] = self._call_in_thread(lambda: diagnostics.positions(loop))
-        return corners
 
     def measured(self) -> tuple[int, list[tuple[int, float]]]:
         """Return the number of epochs between measurements of the R-factor, and all R-factors measured so far."""
@@ -390,7 +307,7 @@ class Worker:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None and self._readable:
-            data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan"), None))
+            data: Result = self._call_in_thread(lambda: present_result(loop, float("nan"), None))
             return data
         return self._result
 
@@ -416,7 +333,7 @@ class Worker:
         """
         loop = self._loop
         if loop is not None:
-            self._settings, self._between = loop.settings, loop.record()
+            self._between = loop.record()
             self._loop = None
             del loop
         release_unused()
@@ -456,8 +373,16 @@ class Worker:
             group = join(self._membership, self._connections)
             state = checkpoint_loading.shared(start, group)
             del start
-            self._open_arrivals(scan, state)
-            first = None if state is not None else self._first_patterns(scan, group)
+            if state is not None and (scan.acquisition is None) != (state.admissions is None):
+                raise InvalidValueError(
+                    "The checkpoint is of a scan that was measured during the run, and this one was not, or the other "
+                    "way round; resume(path, scan) with the scan of the run, or without a scan.",
+                    code="checkpoint.other-scan",
+                )
+            arrivals = ScanArrivals(scan, None if state is None else state.admissions, self._first_settings, group.rank)
+            self._arrivals = arrivals
+            self._changed()
+            first = None if state is not None else self._first_patterns(scan, group, arrivals)
             if self._state != "closed":
                 self._loop = self._begin(scan, group, state, first)
                 del state
@@ -473,11 +398,11 @@ class Worker:
                 for command in self._waiting:
                     self._execute(command, group, self._loop)
                 self._enter("open")
-                while self._turn(group, self._loop):
+                while self._turn(group, self._loop, arrivals):
                     self._begin_stages(group)
                 self._update_status_file(self._loop, look=True)
         except BaseException as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
-            loses = loses_gpu(error, torch.device(self._membership.device))
+            loses = loses_gpu(error, self._device)
             ends = loses and self._end_process is not None
             advice = RESTART if loses and not ends else memory_advice(error)
             self._failure = Failure(
@@ -544,8 +469,8 @@ class Worker:
         first: Admission | None,
     ) -> Loop:
         if state is None or self._start is None:
-            return Loop(scan, self._settings, group, self._extensions, self._plan, first)
-        plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
+            return Loop(scan, self._first_settings, group, self._extensions, self._plan, first)
+        plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._first_settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
         loop = Loop(scan, begun, group, self._extensions, plan, first, find_probe=False)
@@ -582,27 +507,25 @@ class Worker:
             self._source = scan if plan.end is not None else None
             del scan
 
-    def _turn(self, group: Group, loop: Loop) -> bool:
+    def _turn(self, group: Group, loop: Loop, arrivals: ScanArrivals) -> bool:
         """Perform one turn of the loop, and wait if there is nothing to do; return False after the command to close."""
         with QUICK_SWITCHING if self._state == "running" else contextlib.nullcontext():
-            self._work(group, loop)
+            self._work(group, loop, arrivals)
         if self._state not in ("running", "closed") and group.rank == 0:
-            looking = self._watch is not None and not self._watch.over
-            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
+            self._wake.wait(ARRIVAL_SECONDS if arrivals.expected else min(IDLE_SECONDS, self._membership.timeout / 4))
             self._wake.clear()
         return self._state != "closed"
 
-    def _work(self, group: Group, loop: Loop) -> None:
+    def _work(self, group: Group, loop: Loop, arrivals: ScanArrivals) -> None:
         if self._writer is not None and group.rank == 0:
             self._checkpoint_if_due(loop, self._writer)
-        if self._watch is not None:
-            self._look_for_patterns(self._watch)
+        self._order_admission(arrivals.come())
         agreed = group.agree(len(self._commands))
         idle = self._state != "running"
         if self._state == "running":
-            if self._repeated:
-                self._repeat_admissions(loop)
-            self._step(loop)
+            for admission in arrivals.repeated(loop.updates_done):
+                loop.admit(admission)  # without a notice: the earlier run gave it
+            self._step(loop, arrivals)
             if loop.update == 0:
                 self._changed()
             self._notify(*found_problems(), *loop.algorithm.notices)
@@ -622,11 +545,11 @@ class Worker:
             self._update_status_file(loop, look=True)
         self._answer_requests()
 
-    def _step(self, loop: Loop) -> None:
+    def _step(self, loop: Loop, arrivals: ScanArrivals) -> None:
         """Perform an update; epochs of a scan that is still being measured are added to those of the run."""
         before = loop.live_epochs
         loop.step()
-        if self._target.from_end and self._will_end and loop.live_epochs != before:
+        if self._target.from_end and arrivals.will_end and loop.live_epochs != before:
             self._target.epoch, self._target.last = self._target.epoch + 1, self._target.last + 1
 
     def _begin_run(self, loop: Loop) -> None:
@@ -668,7 +591,7 @@ class Worker:
             case MakeResult():
                 r_factors = self._measure(loop)
                 if self._membership.rank == 0:
-                    self._result = _present_result(loop, *r_factors)
+                    self._result = present_result(loop, *r_factors)
             case MeasureEvery(epochs):
                 self._measure_every = epochs
             case Annotate(title, comments):
@@ -679,7 +602,7 @@ class Worker:
                 assert admission is not None, "it was not applied yet"
                 admitted = Admission.from_plain(admission)
                 loop.admit(admitted)
-                self._note_end(admitted, loop.order.count)
+                self._notify(*missing_at_end(admitted, loop.order.count))
             case LeaveRun():
                 self._leave(group, loop)
             case CloseRun():
@@ -695,28 +618,7 @@ class Worker:
             self._begin_run(loop)
         self._changed()
 
-    # Patterns of a scan that is being measured
-
-    def _open_arrivals(self, scan: Scan, state: ReconstructionState | None) -> None:
-        """Open the index of arrivals, on rank 0, or the record of an earlier run; `state`: what the engines have."""
-        acquisition, record = scan.acquisition, None if state is None else state.admissions
-        if state is not None and (acquisition is None) != (record is None):
-            raise InvalidValueError(
-                "The checkpoint is of a scan that was measured during the run, and this one was not, or the other way "
-                "round; resume(path, scan) with the scan of the run, or without a scan.",
-                code="checkpoint.other-scan",
-            )
-        if isinstance(acquisition, RecordedArrivals):
-            known = 0 if record is None else len(record)
-            updates = acquisition.admissions.updates.tolist()
-            self._repeated = [*zip(updates, acquisition.admissions.all(), strict=True)][max(known, 1) :]
-        elif acquisition is not None and self._membership.rank == 0:
-            self._watch = ArrivalWatch(acquisition, scan, self._settings)
-            self._changed()
-            if record is not None:
-                self._watch.note(record.patterns, record.ended)
-
-    def _first_patterns(self, scan: Scan, group: Group) -> Admission | None:
+    def _first_patterns(self, scan: Scan, group: Group, arrivals: ScanArrivals) -> Admission | None:
         """Return the patterns to begin with; None for an ordinary scan, or if the reconstruction is closed before.
 
         Waits until they have come; commands are applied meanwhile, as far as they need no patterns.
@@ -727,8 +629,7 @@ class Worker:
             return scan.acquisition.admissions.all()[0]
         rehearsed = False
         while True:
-            if self._watch is not None:
-                self._look_for_patterns(self._watch, begun=False)
+            self._order_admission(arrivals.come(begun=False))
             agreed = group.agree(len(self._commands))
             newest = agreed(self._wake, self._answer_requests) if group.rank else agreed()
             for command in self._shared(newest, group):
@@ -738,7 +639,11 @@ class Worker:
                 match command:
                     case AdmitPatterns(admission):
                         assert admission is not None, "it was not applied yet"
-                        return self._begun_with(Admission.from_plain(admission))
+                        first = Admission.from_plain(admission)
+                        if not len(first):
+                            raise ScanError(f"The scan ended without a pattern: {first.ended}.", code="scan.empty")
+                        self._notify(*missing_at_end(first, len(first)))
+                        return first
                     case LeaveRun() | CloseRun():
                         self._enter("closed")
                         return None
@@ -751,35 +656,17 @@ class Worker:
                         self._changed()
             self._answer_requests()
             if not rehearsed:
-                precompilation.rehearse(scan, self._settings, group.device)
+                precompilation.rehearse(scan, self._first_settings, group.device)
                 release_unused()
                 rehearsed = True
             if group.rank == 0:
                 self._wake.wait(ARRIVAL_SECONDS)
                 self._wake.clear()
 
-    def _begun_with(self, first: Admission) -> Admission:
-        """Return the first patterns. Raises ScanError if the scan ended without any."""
-        if not len(first):
-            raise ScanError(f"The scan ended without a pattern: {first.ended}.", code="scan.empty")
-        self._note_end(first, len(first))
-        return first
-
-    def _look_for_patterns(self, watch: ArrivalWatch, begun: bool = True) -> None:
+    def _order_admission(self, admission: Admission | None) -> None:
         """Order the admission of what has come, on rank 0."""
-        found = watch.look(begun)
-        if found is not None:
-            self.command(AdmitPatterns(found.plain()))
-
-    def _repeat_admissions(self, loop: Loop) -> None:
-        """Admit what was admitted before the next update of an earlier run."""
-        while self._repeated and self._repeated[0][0] <= loop.updates_done:
-            loop.admit(self._repeated.pop(0)[1])  # without a notice: the earlier run gave it
-
-    def _note_end(self, admission: Admission, admitted: int) -> None:
-        planned = admission.summary.get("planned", admitted)
-        if admission.ended is not None and admitted < planned:
-            self._notify(f"The scan ended, with {admitted} of {planned} patterns in use: {admission.ended}.")
+        if admission is not None:
+            self.command(AdmitPatterns(admission.plain()))
 
     def _notify(self, *sentences: str) -> None:
         """Add notices that are new to the status."""
@@ -844,86 +731,13 @@ class Worker:
         if self._writer is None:
             return
         status = dataclasses.replace(self.status(), **vars(loop.annotation))
-        self._writer.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
-
-    # Requests that need tensors: made by the process's main thread, answered between two updates
-
-    def _copy_images(self, request: RenderRequest) -> Taken | None:
-        loop = self._loop
-        if loop is None:
-            return None
-        area, out = loop.area, allocate_area(loop.model, loop.area)
-        taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
-        return (
-            taken if taken.lines is None or not needs_ramps(request) else self._with_ramps(loop, request, taken, area)
-        )
-
-    def _with_ramps(self, loop: Loop, request: RenderRequest, taken: Taken, area: Area) -> Taken:
-        """Add the ramps of the phases of all slices, for which each is copied between other updates."""
-        assert taken.lines is not None
-        buffer, ramps, cost = allocate_area(loop.model, area), [], taken.cost
-
-        def copied(number: int) -> float:
-            seconds: float = self._call_in_thread(lambda: take_slice(loop.model, request, number, area, buffer))
-            return seconds
-
-        for number in range(taken.slices):
-            if number != request.slice:
-                cost += copied(number)
-            ramps.append(ramp_of(taken.object if number == request.slice else buffer))
-        lines = dataclasses.replace(taken.lines, ramps=tuple(ramps))
-        return dataclasses.replace(taken, lines=lines, cost=cost)
-
-    def _call_in_thread(self, request: Callable[[], Any]) -> Any:
-        answer: Future[Any] = Future()
-        self._requests.put((request, answer))
-        self._wake.set()
-        while True:
-            if not self._thread.is_alive():
-                self._answer_requests()
-            with contextlib.suppress(TimeoutError):
-                return answer.result(timeout=0.5)
-
-    def _answer_requests(self) -> None:
-        while True:
-            try:
-                request, answer = self._requests.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                answer.set_result(request())
-            except BaseException as error:  # goes to the caller
-                answer.set_exception(error)
-                training = threading.current_thread() is self._thread and self._state not in ("failed", "closed")
-                if training and loses_gpu(error, torch.device(self._membership.device)):
-                    raise
+        self._writer.show(status, (lambda: object_and_probe(loop)) if look else None, self._area)
 
 
 def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:
     # That of the epoch itself may have been measured after its record was sent.
     since = bisect.bisect_left(measured, epoch, key=lambda one: one[0])
     return tuple(measured[max(0, min(since, len(measured) - LATEST_R_FACTORS)) :])
-
-
-@torch.no_grad()
-def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
-    return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
-
-
-def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | None) -> Result:
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
-    optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
-    return Result(
-        **fields_of(RunRecord, loop.record()),
-        **arrays,
-        positions=optimised.pop("positions"),
-        parameters=optimised,
-        origin=loop.frame.origin,
-        r_factor=r_factor,
-        scan_r_factors=of_scans,
-        scan=ScanIdentity(counts=loop.scan["counts"]),
-        machines=Machines(frames=loop.shard.place, threads=count()),
-    )
 
 
 def _code(error: BaseException) -> str:

@@ -90,7 +90,7 @@ class ReconstructionState(RunRecord):
     loss_sums: float64 (rank,). active: by model component. model, algorithm: arrays by name, the latter under
     "optimiser/" and "algorithm/"; numbers: scalars of the algorithm. scale, power: the probe's unit.
     batch: patterns per update. rows: arrays (pattern, …) for `patterns`. parts: number of files with the rows of all
-    engines. epoch_start: arrays of `engine.state_changes` at the start of an epoch that is not complete, else empty.
+    engines. epoch_start: arrays of `engine.run_progress` at the start of an epoch that is not complete, else empty.
     updates_done: updates completed in all epochs. order: of the patterns of an epoch in which further ones may come, by
     `LiveSampler.state`; else empty.
     placement: positions, origin and pixel size of the object, see above.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.admissions import Admission
+from ptynb.data.admissions import Admission, Admissions, RecordedArrivals
 from ptynb.data.arrivals import SILENCE_SECONDS, Acquisition, Arrivals, patterns_to_begin
 from ptynb.data.scan import Scan
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
@@ -20,6 +21,53 @@ LOOK_SECONDS = 0.002
 """Shortest time between two looks: one takes some microseconds, and in a plan of a million patterns 0.2 ms."""
 ADMITTED_BYTES = 2**25
 """Largest size of the patterns that are admitted before one update, which waits until they are read."""
+
+
+@final
+class ScanArrivals:
+    """Which patterns of a scan are to be admitted when: as they come, or as they came in the run that is repeated."""
+
+    def __init__(self, scan: Scan, admitted: Admissions | None, settings: Settings, rank: int) -> None:
+        """admitted: what a run that is continued has."""
+        acquisition = scan.acquisition
+        self.will_end = isinstance(acquisition, Acquisition) or bool(acquisition and acquisition.admissions.ended)
+        """Whether the scan is being measured, or was in an earlier run, so that its end will come."""
+        self._watch: ArrivalWatch | None = None
+        self._repeated: list[tuple[int, Admission]] = []
+        """Admissions of an earlier run, each after so many updates."""
+        if isinstance(acquisition, RecordedArrivals):
+            recorded = [*zip(acquisition.admissions.updates.tolist(), acquisition.admissions.all(), strict=True)]
+            self._repeated = recorded[max(0 if admitted is None else len(admitted), 1) :]
+        elif acquisition is not None and rank == 0:
+            self._watch = ArrivalWatch(acquisition, scan, settings)
+            if admitted is not None:
+                self._watch.note(admitted.patterns, admitted.ended)
+
+    @property
+    def expected(self) -> bool:
+        """Whether further patterns may come; on rank 0."""
+        return self._watch is not None and not self._watch.over
+
+    def come(self, begun: bool = True) -> Admission | None:
+        """Return what has come and is to be admitted now, on rank 0, as `ArrivalWatch.look`."""
+        return None if self._watch is None else self._watch.look(begun)
+
+    def repeated(self, updates: int) -> Iterator[Admission]:
+        """Yield what was admitted in an earlier run after at most so many updates, once."""
+        while self._repeated and self._repeated[0][0] <= updates:
+            yield self._repeated.pop(0)[1]
+
+    def summary(self) -> Arrivals | None:
+        """Return the present numbers; None for a scan that is not being measured, and on other ranks than 0."""
+        return None if self._watch is None else self._watch.summary()
+
+
+def missing_at_end(admission: Admission, admitted: int) -> tuple[str, ...]:
+    """Return a notice if the scan has ended without all of its patterns. admitted: number of those in use."""
+    planned = admission.summary.get("planned", admitted)
+    if admission.ended is None or admitted >= planned:
+        return ()
+    return (f"The scan ended, with {admitted} of {planned} patterns in use: {admission.ended}.",)
 
 
 @final

@@ -3,7 +3,7 @@
     patterns of the engine, in their stored type (`loading.pattern_reader`)
   + copies of object and probe: values, gradients, moments of the optimiser, messages, temporaries
   + intermediate arrays of each pattern of a batch until its gradient is computed
-  + object and probe of the epoch before, or some of their rows (`engine.state_changes`)
+  + object and probe of the epoch before, or some of their rows (`engine.run_progress`)
   + thumbnails of epochs (`engine.run_progress`)
   + a checkpoint that is being written
   + the process itself
@@ -32,8 +32,7 @@ from ptynb.cluster.devices import find_gpus
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.engine import initial_probe
-from ptynb.engine.run_progress import bytes_of
-from ptynb.engine.state_changes import MOST_PIXELS
+from ptynb.engine.run_progress import MOST_PIXELS, bytes_of
 from ptynb.exceptions import SettingsError
 from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest

@@ -10,9 +10,9 @@ import torch
 
 import ptynb as pt
 from ptynb.distributed.group import SingleGroup
-from ptynb.engine import state_changes
+from ptynb.engine import run_progress
 from ptynb.engine.loop import Loop
-from ptynb.engine.state_changes import relative_change
+from ptynb.engine.run_progress import relative_change
 from tests.cases import CASES, a_scan
 
 
@@ -47,7 +47,7 @@ def test_without_anything_to_compare_with_it_is_not_known() -> None:
 @pytest.mark.parametrize("case", ["positions", "polar", "slices, states"])
 @pytest.mark.parametrize("most", [2**20, 700], ids=["every row", "some rows"])
 def test_epochs_record_the_changes_of_the_state(case: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_changes, "MOST_PIXELS", most)
+    monkeypatch.setattr(run_progress, "MOST_PIXELS", most)
     loop = Loop(a_scan(), CASES[case][1].replace(precision="double"), SingleGroup(torch.device("cpu")))
 
     def state() -> dict[str, Any]:
