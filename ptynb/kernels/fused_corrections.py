@@ -88,8 +88,9 @@ class CompiledCorrections:
         self.power = torch.from_numpy(found.power.sum(0))
         self.loss = torch.tensor(found.losses.sum())
         self.brightness = torch.from_numpy(np.stack([-detected.of_weights.astype(np.float64), found.brightness], 1))
-        at_detector = -detected.of_background.sum(0), found.inverse.sum(0)
-        self.background = torch.from_numpy(np.stack(at_detector)) if lit else None
+        self.background = None
+        if lit:
+            self.background = torch.from_numpy(np.stack([-detected.of_background.sum(0), found.inverse.sum(0)]))
         self.first = torch.from_numpy(found.first[:, 0]) if first else None
         self.shifts = None
         if shifts:

@@ -77,7 +77,7 @@ class Corrections:
             arguments = chain.incident[number], change, self._origins, 1.0
             operations.set_object_gradient_(self.object[number], *arguments)
             change = chain.through_slice(change, number)
-        self.illumination = self._illumination(None)
+        self.illumination = self.weighted_illumination(None)
         height, width = change.shape[-2:]
         self.power = operations.sum_object_power(self._object, self._origins, weights, height, width)
         spectra = torch.fft.fft2(change if root is None else change.mul_(root))
@@ -104,9 +104,12 @@ class Corrections:
         last = incident[-1], steps, before, self._object[-1], object_step[-1], origins
         return operations.compare_steps(self._change, *last).sum(1)
 
-    def weighted_illumination(self, weights: Tensor) -> Tensor:
-        """Return Σ_jm c_j |A_k|² (slice, y, x) for weights c (pattern,)."""
-        return self._illumination(weights)
+    def weighted_illumination(self, weights: Tensor | None) -> Tensor:
+        """Return Σ_jm c_j |A_k|² (slice, y, x) for weights c (pattern,); None: 1."""
+        sums = torch.empty_like(self._object.real, memory_format=torch.contiguous_format)
+        for layer, wave in zip(sums, self._chain.incident, strict=True):
+            operations.set_intensity_(layer, wave, self._origins, weights)
+        return sums
 
     def curvatures(self, field: Tensor) -> Tensor:
         """Return Σ_xm |P_jm|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, (pattern, 3), in double precision.
@@ -131,13 +134,6 @@ class Corrections:
         if detection.mask is not None:
             inverse.mul_(detection.mask)
         self.background = torch.stack([-slopes.sum(0), inverse])
-
-    def _illumination(self, weights: Tensor | None) -> Tensor:
-        """Return Σ_jm a_j |A_k|² (slice, y, x). weights: a (pattern,); None: 1."""
-        sums = torch.empty_like(self._object.real, memory_format=torch.contiguous_format)
-        for layer, wave in zip(sums, self._chain.incident, strict=True):
-            operations.set_intensity_(layer, wave, self._origins, weights)
-        return sums
 
 
 @functools.cache

@@ -164,10 +164,11 @@ class Model(nn.Module):
         """
         super().__init__()
         self.object, self.probe = object, probe
-        self._others = nn.ModuleList([*components, *([] if slab is None else [slab.slices, slab.tilt])])
+        others = [*components, *([] if slab is None else [slab.slices, slab.tilt])]
+        self._others = nn.ModuleList(others)
         self.components: dict[str, ModelComponent] = {}
         """All components by name, including object and probe."""
-        for component in (object, probe, *components, *([] if slab is None else [slab.slices, slab.tilt])):
+        for component in (object, probe, *others):
             if component.name in self.components or "." in component.name:
                 raise InvalidValueError(
                     f"A component has the name {component.name!r}; expected one without a dot that no other component "
