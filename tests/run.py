@@ -10,12 +10,14 @@ themselves.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +74,22 @@ def run(*command: str) -> None:
     """Runs one check; a failing one ends everything."""
     if (status := told(*command)) != 0:
         sys.exit(status)
+
+
+@contextlib.contextmanager
+def beside(*command: str) -> Iterator[None]:
+    """Runs a command while the checks inside run, which take one core; a failure of either ends everything."""
+    print(f"\n$ {' '.join(command)} &", flush=True)
+    started = time.monotonic()
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            yield
+        except BaseException:
+            process.kill()
+            raise
+        if process.wait() != 0:
+            sys.exit(process.returncode)
+    print(f"[{command[0]} ended after {time.monotonic() - started:.0f} s]", flush=True)
 
 
 def install() -> None:
@@ -175,12 +193,16 @@ def main() -> None:
     chosen, others = parse()
     if chosen.touched is None:
         install()
-    scripts = Path(sys.executable).parent
-    run(str(scripts / "ruff"), "format", "--check", ".")
-    run(str(scripts / "ruff"), "check", ".")
-    run(str(scripts / "mypy"))
-    run(str(scripts / "lint-imports"))
     pytest = (sys.executable, "-m", "pytest")
+    whole = chosen.touched is None and not others
+    with beside(sys.executable, "-c", COMPILE) if whole else contextlib.nullcontext():
+        scripts = Path(sys.executable).parent
+        for check in (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("mypy",), ("lint-imports",)):
+            run(str(scripts / check[0]), *check[1:])
+        if whole and not chosen.part:
+            quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
+            run("npm", "ci", "--prefix", "frontend", *quiet)
+            run("npm", "run", "--silent", "check", "--prefix", "frontend")
     if chosen.touched is not None:
         if files := touched(chosen.touched):
             run(*pytest, "--system", "none", "--numprocesses", BESIDE, "--dist", "loadfile", *files, *others)
@@ -188,11 +210,8 @@ def main() -> None:
     if others:
         run(*pytest, *others)
         return
-    run(sys.executable, "-c", COMPILE)
     statuses = []
     if not chosen.part:
-        run("npm", "ci", "--prefix", "frontend", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
-        run("npm", "run", "--silent", "check", "--prefix", "frontend")
         shared = (*pytest, "--system", "none", "--numprocesses", BESIDE)
         statuses.append(told(*shared, *(f"--ignore={path}" for path in WAITING)))
         statuses.append(told(*shared, "--dist", "loadfile", *WAITING))
