@@ -23,7 +23,7 @@ from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
 from ptynb.physics.components.probe_aberrations import orthonormal_terms
 from ptynb.physics.model_builder import BUILT_IN, STATE_PHASE, add_modes, lens_basis, object_frame, tilt_unit
-from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
+from ptynb.settings import BY_EXIT_WAVES, PART_OF_COMPONENT, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
 """Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
@@ -38,7 +38,7 @@ REFUSED = {
     "detector.oversampling": "the probe would get another window",
 }
 """Settings that cannot change, and the reasons."""
-BEGINNING = ("aberrations", "variations", "descan")
+BEGINNING = [name for name, (used, _) in BUILT_IN.items() if name in PART_OF_COMPONENT and not used(Settings())]
 """Components that a change of the settings adds, inactive until they are first updated."""
 POSITIONS_AND_SLAB = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 BESIDE_EXIT_WAVES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 import torch
@@ -88,6 +88,8 @@ class RunTarget:
                 self.reach, self.span = None, (first, end - live)
                 if self.state == "paused":
                     return True
+            case _:
+                assert_never(command)
         self.state = "running"
         return True
 

@@ -11,7 +11,7 @@ import difflib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
@@ -182,8 +182,14 @@ def _wrong_with_text(value: Any) -> str:
 
 
 class Part(SettingsModel):
-    """Base class of the parts that are optimised: learning rate and epochs."""
+    """Base class of the parts that are optimised: learning rate and epochs.
 
+    component: name of its component of the model in results and checkpoints; empty: that of the part. by_pattern:
+    whether its parameters belong to single patterns, so that their steps do not depend on the size of the batch.
+    """
+
+    component: ClassVar[str] = ""
+    by_pattern: ClassVar[bool] = False
     learning_rate: Rate = Field(default=0.0, description="Learning rate of the part; 0 keeps it fixed")
     start_epoch: int = Field(
         default=1,

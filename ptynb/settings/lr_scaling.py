@@ -12,8 +12,6 @@ import math
 
 SQUARE_ROOT = ("adam", "adamw", "nadam", "radam", "rmsprop")
 """Optimisers whose steps do not grow with the gradient; those of SGD do, all others compute their step length."""
-BY_PATTERN = ("positions", "pattern_intensities", "opr", "descan")
-"""Parts with parameters of single patterns, which do not depend on the size of the batch."""
 
 
 def rate_factor(optimiser: str, part: str, growth: float, by_pattern: bool) -> float:

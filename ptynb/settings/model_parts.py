@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -105,6 +106,8 @@ class Tilt(Part):
 
 class Positions(Part):
     """Refinement of the scan positions, by gradients and, for errors of many pixels, by a search."""
+
+    by_pattern = True
 
     learning_rate: Rate = Field(
         default=0.0,
@@ -242,6 +245,8 @@ class Affine(Part):
 class ProbeOffset(Part):
     """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
+    component = "offset"
+
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of the offset [object pixels], 0.1 is a good start; 0 keeps it fixed",
@@ -251,6 +256,9 @@ class ProbeOffset(Part):
 
 class OPR(Part):
     """Orthogonal probe relaxation: the first probe mode varies from pattern to pattern, in a few modes."""
+
+    component = "variations"
+    by_pattern = True
 
     modes: int = Field(
         default=0,
@@ -292,6 +300,9 @@ class Aberrations(Part):
 class PatternIntensities(Part):
     """Relative intensity of the beam for each pattern, 1 on average."""
 
+    component = "weights"
+    by_pattern = True
+
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of the intensities, with LSQML the factor of their least-squares step; 0 keeps them "
@@ -322,6 +333,8 @@ class Descan(Part):
 
     In a run that has already begun, the shifts begin at zero.
     """
+
+    by_pattern = True
 
     start: Literal["none", "zero", "plane"] = Field(
         default="none",
@@ -380,22 +393,20 @@ class Detector(SettingsModel):
     )
 
 
-PARTS = (
-    "object",
-    "probe",
-    "slices",
-    "tilt",
-    "positions",
-    "affine",
-    "probe_offset",
-    "aberrations",
-    "opr",
-    "pattern_intensities",
-    "background",
-    "descan",
-)
-"""Names of the parts in `Settings`, in the order in which they are shown."""
-OTHER_COMPONENTS = {"probe_offset": "offset", "opr": "variations", "pattern_intensities": "weights"}
-"""Parts whose component of the model has another name in results and checkpoints: part -> component."""
-PART_OF_COMPONENT = {OTHER_COMPONENTS.get(part, part): part for part in PARTS}
+PARTS: Mapping[str, type[Part]] = {
+    "object": Object,
+    "probe": Probe,
+    "slices": Slices,
+    "tilt": Tilt,
+    "positions": Positions,
+    "affine": Affine,
+    "probe_offset": ProbeOffset,
+    "aberrations": Aberrations,
+    "opr": OPR,
+    "pattern_intensities": PatternIntensities,
+    "background": Background,
+    "descan": Descan,
+}
+"""The parts by their names in `Settings`, in the order in which they are shown."""
+PART_OF_COMPONENT = {part.component or name: name for name, part in PARTS.items()}
 """Name of a component -> name of the part with its settings."""

@@ -26,7 +26,7 @@ from ptynb.settings.base_models import (
     nested,
 )
 from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
-from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
+from ptynb.settings.lr_scaling import rate_factor
 from ptynb.settings.model_parts import (
     OPR,
     PARTS,
@@ -447,7 +447,7 @@ class Settings(SettingsModel):
             )
         changes: dict[str, Any] = {"batch_per": "engine"}
         for name in PARTS:
-            by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.per_position)
+            by_pattern = PARTS[name].by_pattern or (name == "tilt" and self.tilt.per_position)
             if name == "aberrations" and self.aberrations.order == 0:
                 continue  # its rate is that of no parameter
             factor = rate_factor(self.optimiser, name, engines, by_pattern)

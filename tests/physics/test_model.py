@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from ptynb.data.result import OF_PATTERNS
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.components.builtin import PointSpread
 from ptynb.physics.regularizers import object_terms
-from ptynb.settings import Settings
+from ptynb.settings import PART_OF_COMPONENT, PARTS, Settings
 from tests.cases import CASES, a_scan
 from tests.parametrization import each
 
@@ -109,3 +110,20 @@ def test_a_point_spread_keeps_the_relative_precision_of_dark_pixels() -> None:
     expected = (1e6 * np.roll(spread, (3, 5), (0, 1)) + 1e-6 * np.roll(spread, (20, 30), (0, 1))) / spread.sum()
     np.testing.assert_allclose(double, expected, rtol=1e-12, atol=1e-100)
     np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-30)
+
+
+def test_parameters_are_known_wherever_they_are_treated_by_name() -> None:
+    kind, settings, _ = CASES["everything"]
+    changes = {"descan": {"start": "zero"}, "aberrations": {"order": 2}, "probe": {"learning_rate": 0}}
+    settings = settings.replace(**changes)
+    found = dict[str, set[str]]()
+    for name, component in a_loop(a_scan(kind=kind), settings).model.components.items():
+        if [*component.parameters()]:
+            assert name in PART_OF_COMPONENT, f"no part of the settings moves {name}"
+            found[name] = {f"{name}/{row}" for row in component.rows}
+    assert {"descan", "aberrations", "variations", "weights"} <= found.keys()
+    del found["tilt"]  # of each pattern in some settings only
+    by_pattern = {name for name, part in PART_OF_COMPONENT.items() if PARTS[part].by_pattern}
+    assert {name for name, rows in found.items() if rows} == by_pattern
+    # A result has the positions themselves instead of their moves.
+    assert set().union(*found.values()) - {"positions/moves"} <= {*OF_PATTERNS}
