@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any
 import pytest
 
 import ptynb as pt
-from ptynb.app import cluster_choice
 from ptynb.app.cluster_choice import (
     EXISTING,
     LOCAL,
     SECTIONS,
     SLURM,
     SSH,
-    existing_clusters,
     lines_of,
     section_of,
 )
@@ -120,12 +117,6 @@ def test_options_are_those_of_the_models_with_titles_and_what_an_empty_field_mea
     assert [name for name, _ in local["device"].choices] == ["auto", "cpu", "cuda", "xpu"]
 
 
-def test_a_cluster_that_another_process_holds_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pt.Cluster(1, device="cpu", threads=1) as mine:
-        monkeypatch.setattr(cluster_choice.os, "getpid", lambda: os.getppid())
-        assert mine.name not in existing_clusters()
-
-
 @pytest.fixture
 def bench(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -192,13 +183,12 @@ def test_a_cluster_of_another_cell_is_chosen_by_its_name(bench: Workbench) -> No
         bench.session.use_cluster(NoCluster())
 
 
-def test_a_given_cluster_is_shown_and_not_exchanged() -> None:
-    with pt.Cluster(1, device="cpu", threads=1) as mine:
-        bench = pt.workbench(cluster=mine)
-        clusters = bench.run_tab.clusters
-        assert (clusters.launcher, clusters.fields.text("engines")) == ("given", "1")
-        assert {"engines", "device"} <= {*clusters.fields.disabled}
-        bench.close()
+def test_a_given_cluster_is_shown_and_not_exchanged(cluster: pt.Cluster) -> None:
+    bench = pt.workbench(cluster=cluster)
+    clusters = bench.run_tab.clusters
+    assert (clusters.launcher, clusters.fields.text("engines")) == ("given", "2")
+    assert {"engines", "device"} <= {*clusters.fields.disabled}
+    bench.close()
 
 
 def test_what_is_wrong_is_said_at_its_field_before_anything_is_ended(

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from ptynb.widgets import element_tree
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.page_widget import script_text
+from tests.widgets.conftest import screenshot
 
 LIGHT = {
     "--jp-layout-color1": "#fff",
@@ -71,6 +73,29 @@ async ([script, tree, root]) => {
 """
 
 
+THEMED = """
+(theme) => {
+  for (const [name, value] of Object.entries(theme)) document.documentElement.style.setProperty(name, value);
+}
+"""
+
+
+def violations(page: Page, context: str | None = None, name: str = "") -> list[tuple[str, str]]:
+    """Rules of accessibility that a page, or this part of it, breaks in a light and in a dark theme, and an element.
+
+    name: of the pictures that are kept for a person's eye.
+    """
+    found, rules = list[tuple[str, str]](), {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
+    for title, theme in (("light", LIGHT), ("dark", DARK)):
+        page.evaluate(THEMED, theme)
+        if name:
+            screenshot(page, f"{name}-{title}")
+        response = Axe().run(page, context=context, options={"rules": rules}).response
+        found += [(f"{title}: {one['id']}", one["nodes"][0]["html"]) for one in response["violations"]]
+    page.evaluate(THEMED, dict.fromkeys({**LIGHT, **DARK}, ""))
+    return found
+
+
 def plain(value: Any) -> Any:
     """What JSON can carry, bytes among it."""
     if isinstance(value, bytes | memoryview):
@@ -85,9 +110,9 @@ def plain(value: Any) -> Any:
 class BrowserModel:
     """Shows an element, with all below it, on a page until `close`; `widget` is the element."""
 
-    def __init__(self, page: Page, widget: Element, *, theme: dict[str, str] = LIGHT) -> None:
+    def __init__(self, page: Page, widget: Element) -> None:
         self.page, self.widget = page, widget
-        variables = "".join(f"{name}: {value};" for name, value in theme.items())
+        variables = "".join(f"{name}: {value};" for name, value in LIGHT.items())
         page.set_content(PAGE.format(variables=variables))
         self._unsent: list[list[Any]] = []
         self._page = element_tree.ElementPage(widget, self._send)
