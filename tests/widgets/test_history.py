@@ -193,20 +193,6 @@ def test_several_are_compared(recon: Recon, view: History, lines: list[str], tmp
     assert asked == [([kept[1]], True)]
 
 
-def test_a_real_reconstruction_goes_back_by_a_command(tmp_path: Path) -> None:
-    scan = pt.simulate(patterns=36, window=32)
-    keep = pt.Checkpointing(folder=tmp_path, seconds=None)
-    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=keep) as recon:
-        view = pt.history(recon)
-        [*recon.run(1)]
-        carried_out(view, "save")
-        [*recon.run(1)]
-        carried_out(view, "restore", view.checkpoints[0]["key"])
-        assert (recon.epoch, view.notice) == (1, "Restored epoch 1.")
-        assert view.branches == ["main", "main-2"]
-        view.close()
-
-
 def test_several_are_selected_by_keys_while_the_list_changes(recon: Recon, view: History, page: Page) -> None:
     model = BrowserModel(page, view)
     states = page.get_by_label("Checkpoints")

@@ -513,9 +513,9 @@ def test_all_tabs_have_names_and_contrast(shown, page):
         model.collect()
 
     expect(page.get_by_text(name, exact=True)).to_be_visible()
-    for title in look.panels:
+    for number, title in enumerate(look.panels):
         click("tab", title)
-        assert violations(page) == [], title
+        assert violations(page, "[role=tabpanel]" if number else None) == [], title
     click("button", "Next")
     expect(page.get_by_label("Pattern", exact=True)).to_have_value("1")
     model.close()

@@ -225,22 +225,15 @@ def test_files_are_chosen_by_keys_and_by_mouse(
     chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path, page: Page
 ) -> None:
     model = BrowserModel(page, chooser)
-    focused = page.locator(".ptynb-files button:focus")
-    page.get_by_role("button", name="A.cxi").focus()
-    for key, name in (("ArrowDown", "b.h5"), ("End", "stack.zarr"), ("Home", "Older/"), ("Enter", "deep/")):
-        page.keyboard.press(key)
-        model.collect()
-        expect(focused).to_contain_text(name), "the focus stays in a list that changes"
-    page.keyboard.press("Backspace")
-    model.collect()
-    expect(focused).to_contain_text("Older/")
-    page.keyboard.press("b")
+    page.get_by_role("button", name="Older/").focus()
     page.keyboard.press("Enter")
     model.collect()
-    expect(page.locator("[aria-current=true]")).to_contain_text("b.h5")
+    expect(page.locator(".ptynb-files button:focus")).to_contain_text("deep/"), "the focus stays in a list that changes"
+    page.keyboard.press("Backspace")
+    model.collect()
     page.get_by_role("button", name="A.cxi").dblclick()
     model.collect()
-    assert chosen == [("b.h5", False), ("A.cxi", False), ("A.cxi", True)]
+    assert chosen == [("A.cxi", False), ("A.cxi", True)]
     box = page.get_by_role("button", name="Older/").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 20, box["y"] + 8)
