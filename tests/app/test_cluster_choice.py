@@ -14,7 +14,6 @@ import ptynb as pt
 from ptynb.app.cluster_choice import (
     EXISTING,
     LOCAL,
-    SECTIONS,
     SLURM,
     SSH,
     lines_of,
@@ -99,22 +98,6 @@ def test_a_quote_that_is_not_closed_is_wrong_at_its_field() -> None:
     with raises("argument.invalid-value", "quote") as caught:
         section_of(SSH, {"hosts": "one", "ssh": "ssh -o 'User=me"})
     assert caught.value.fields == ("ssh",)
-
-
-def test_options_are_those_of_the_models_with_titles_and_what_an_empty_field_means() -> None:
-    for launcher, section in SECTIONS.items():
-        options = options_of(launcher)
-        assert [option.name for option in options] == [name for name in section.model_fields if name != "kind"]
-        assert len({option.title for option in options}) == len(options)
-        assert all(option.help for option in options)
-    slurm = {option.name: option for option in options_of(SLURM)}
-    assert [slurm[name].placeholder for name in ("nodes", "extra", "time")] == [
-        "those of the present job", "such as --qos=high", "",
-    ]  # fmt: skip
-    assert (slurm["gpus_per_node"].title, slurm["timeout"].initial) == ("GPUs per node", "300")
-    assert [name for name, _ in slurm["device"].choices] == ["auto", "cpu", "cuda"]
-    local = {option.name: option for option in options_of(LOCAL)}
-    assert [name for name, _ in local["device"].choices] == ["auto", "cpu", "cuda", "xpu"]
 
 
 @pytest.fixture

@@ -227,16 +227,7 @@ def test_remedies_are_more_epochs_settings_of_the_run_and_settings_and_scan_of_t
     assert not np.array_equal(session.scan.counts(0, 1), recon.scan.counts(0, 1))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pt.Settings(),
-        pt.Settings(batch=32, probe=pt.Probe(modes=3, learning_rate=0.02)),
-        pt.Settings(optimiser="lsqml"),
-        pt.Settings(regularizers=(pt.regularizers.TotalVariation(weight=0.1),)),
-        pt.Settings(constraints=(pt.constraints.OrthogonalModes(), pt.constraints.RemovePhaseRamp())),
-    ],
-    ids=["defaults", "parts", "full steps", "one term", "constraints"],
-)
-def test_settings_as_python_make_the_same_settings(settings: pt.Settings) -> None:
+def test_settings_with_terms_as_python_make_the_same_settings() -> None:
+    terms = (pt.constraints.OrthogonalModes(), pt.constraints.RemovePhaseRamp())
+    settings = pt.Settings(regularizers=(pt.regularizers.TotalVariation(weight=0.1),), constraints=terms)
     assert eval(as_python(settings), {"pt": pt}) == settings

@@ -105,6 +105,7 @@ def test_a_run_without_progress_ends_before_its_last_epoch_and_can_go_on(patient
     assert patient.result.epochs == patient.epochs
 
 
+@pytest.mark.parametrize("recon", ["this process"], indirect=True)
 def test_a_run_that_makes_its_last_epoch_was_not_ended_before(patient: pt.Reconstruction) -> None:
     assert len(list(patient.run(2))) == 2
     assert patient.stopped == ""
@@ -160,6 +161,7 @@ def test_a_run_is_made_longer_and_shorter_while_it_goes_on(recon: pt.Reconstruct
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("recon", ["this process"], indirect=True)
 def test_start_twice_and_nonsense_are_refused(recon: pt.Reconstruction) -> None:
     recon.start(2000)
     with raises("reconstruction.busy", "stop() it first"):
@@ -268,6 +270,7 @@ def test_snapshots_and_pictures_come_while_it_runs(recon: pt.Reconstruction) -> 
     recon.stop()
 
 
+@pytest.mark.parametrize("recon", ["two engines"], indirect=True)
 def test_requests_that_are_under_way_when_it_is_closed_end_with_it(
     recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -564,6 +567,7 @@ def test_what_the_scan_cannot_do_is_refused_before_anything_starts(cluster: pt.C
         )
 
 
+@pytest.mark.parametrize("recon", ["this process"], indirect=True)
 def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -> None:
     recon.start(2)
     recon.wait(60)

@@ -163,24 +163,24 @@ def test_every_field_is_in_the_form_once_with_label_help_and_range(shared):
     assert (first["Algorithm"], first["detector"]) == (["loss", "optimiser"], [])
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_an_edit_of_each_field_arrives_and_can_be_taken_back(shared, name):
-    beside, setting = TOGETHER.get(name, {}), structure().setting(name)
-    start, value = Settings(**nested(beside)), another(setting)
-    shared.settings = start
-    assert ("was" in shared.marks.get(name, {})) == (name in beside)
-    enter(shared, setting, value)
-    assert (shared.problems, shared.settings) == ({}, Settings(**nested({**beside, name: value})))
-    assert value_in(shared.settings, name) == value
-    assert "was" in shared.marks[name]
-    if setting.numeric:
-        shown = shared.values[name]
-        texts = [shown] if isinstance(shown, str) else shown["texts"]
-        for unit, text in zip(units_of(setting) or ("",), texts, strict=True):
-            assert value_of(text, setting, unit) == pytest.approx(value, rel=1e-11)
-    shared.reset(name)
-    assert value_in(shared.settings, name) == value_in(start, name)
-    assert "was" not in shared.marks.get(name, {})
+def test_an_edit_of_each_field_arrives_and_can_be_taken_back(shared):
+    for name in ALL:
+        beside, setting = TOGETHER.get(name, {}), structure().setting(name)
+        start, value = Settings(**nested(beside)), another(setting)
+        shared.settings = start
+        assert ("was" in shared.marks.get(name, {})) == (name in beside)
+        enter(shared, setting, value)
+        assert (shared.problems, shared.settings) == ({}, Settings(**nested({**beside, name: value})))
+        assert value_in(shared.settings, name) == value
+        assert "was" in shared.marks[name]
+        if setting.numeric:
+            shown = shared.values[name]
+            texts = [shown] if isinstance(shown, str) else shown["texts"]
+            for unit, text in zip(units_of(setting) or ("",), texts, strict=True):
+                assert value_of(text, setting, unit) == pytest.approx(value, rel=1e-11)
+        shared.reset(name)
+        assert value_in(shared.settings, name) == value_in(start, name)
+        assert "was" not in shared.marks.get(name, {})
 
 
 @pytest.mark.parametrize("entries", structure().lists, ids=lambda entries: entries.name)
