@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from ptynb.data.scan import Scan
 from ptynb.io import checkpoint_file as files
 from ptynb.physics.model import Model
 from tests.raising import raises
+from tests.waiting import until as until_within
+
+until = functools.partial(until_within, seconds=60.0)
 
 SETTINGS = pt.Settings(batch=8, positions=pt.Positions(learning_rate=0.05))
 EPOCHS = 6
@@ -37,13 +41,6 @@ def recon(scan: Scan, tmp_path: Path) -> Iterator[pt.Reconstruction]:
             [*made.run(2)]
             made.save_checkpoint()
         yield made
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def epochs_of(recon: pt.Reconstruction, branch: str) -> list[int]:

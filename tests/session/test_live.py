@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +20,11 @@ from ptynb.widgets.arrival_facts import arrival_facts
 from tests.acquisition.emulated import emulator, expected, planned, recorded
 from tests.live_source import Source, equal
 from tests.raising import raises
+from tests.waiting import until as until_within
+
+until = functools.partial(until_within, seconds=60.0)
 
 SETTINGS = pt.Settings(batch=8)
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    last = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < last
-        time.sleep(0.005)
 
 
 def arrivals(recon: pt.Reconstruction) -> pt.Arrivals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import re
 import threading
@@ -34,6 +35,9 @@ from ptynb.session import engine_client as engine_client_module
 from tests.cluster.test_error_messages import file_of
 from tests.planning.peak import scan_of
 from tests.raising import raises
+from tests.waiting import until as until_within
+
+until = functools.partial(until_within, seconds=20.0)
 
 
 @pytest.fixture(params=["two engines", "this process"])
@@ -52,13 +56,6 @@ def statuses_after_commands(recon: pt.Reconstruction) -> tuple[Status, ...]:
     sent = recon.status()[0].applied
     until(lambda: all(status.applied >= sent for status in recon.status()))
     return recon.status()
-
-
-def until(condition: object, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -> None:
@@ -491,7 +488,7 @@ def test_a_reconstruction_that_nobody_holds_any_more_frees_its_engines(cluster: 
     assert "ptynb training" in [thread.name for thread in threading.enumerate()]
     del alone
     gc.collect()
-    until(lambda: "ptynb training" not in [thread.name for thread in threading.enumerate()], 5)
+    until(lambda: "ptynb training" not in [thread.name for thread in threading.enumerate()], seconds=5)
 
 
 def test_after_its_cluster_was_stopped_it_says_so_and_keeps_the_last_result(scan: Scan) -> None:

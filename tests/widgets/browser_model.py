@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 from ptynb.widgets import element_tree
@@ -80,18 +80,30 @@ THEMED = """
 """
 
 
-def violations(page: Page, context: str | None = None, name: str = "") -> list[tuple[str, str]]:
-    """Rules of accessibility that a page, or this part of it, breaks in a light and in a dark theme, and an element.
+EXAMINE = """
+([context, options]) => axe.run(context ?? document, options).then(({ violations }) => violations.map(
+  ({ id, nodes }) => [id, nodes[0].html]
+))
+"""
+RULES = {"rules": {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}}
+RULES_OF_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
-    name: of the pictures that are kept for a person's eye.
+
+def violations(page: Page, context: str | None = None, name: str = "") -> list[tuple[str, str, str]]:
+    """Rules of accessibility that a page, or this part of it, breaks, with the theme and the first element.
+
+    All rules in a light theme, those that depend on colours in a dark one too. name: of the pictures that are kept for
+    a person's eye.
     """
-    found, rules = list[tuple[str, str]](), {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
-    for title, theme in (("light", LIGHT), ("dark", DARK)):
+    found = list[tuple[str, str, str]]()
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    for title, theme, rules in (("light", LIGHT, RULES), ("dark", DARK, RULES_OF_COLOURS)):
         page.evaluate(THEMED, theme)
         if name:
             screenshot(page, f"{name}-{title}")
-        response = Axe().run(page, context=context, options={"rules": rules}).response
-        found += [(f"{title}: {one['id']}", one["nodes"][0]["html"]) for one in response["violations"]]
+        broken = page.evaluate(EXAMINE, [context, {**rules, "resultTypes": ["violations"]}])
+        found += [(title, rule, element) for rule, element in broken]
     page.evaluate(THEMED, dict.fromkeys({**LIGHT, **DARK}, ""))
     return found
 

@@ -464,6 +464,8 @@ def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view, li
 
 def test_a_lost_engine_can_be_recovered_from_with_a_click(recon, view):
     until(lambda: view.object_pictures.frame["number"])
+    call(view, "set_rate", part="object", rate=-1)
+    until(lambda: len(view.messages) == 1)  # an error from before the failure goes with it
     recon.failure, recon.can_recover = RuntimeError("The engine of rank 1 has died."), True
     until(lambda: view.messages == ["The engine of rank 1 has died."] and view.usable == ["recover"])
     recon.broken = RuntimeError("No engine answers.")

@@ -1,14 +1,11 @@
 """A folder that a run shows itself in: as a widget, without a browser, and as a page, in a real one."""
 
-import gc
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-import weakref
 
 import numpy as np
 import pytest
@@ -91,23 +88,6 @@ def test_a_look_that_fails_is_told_and_the_next_one_goes_on(tmp_path, view, monk
         until(lambda: view.message == "ZeroDivisionError: division by zero")
     run(tmp_path / "kept", 3)
     until(lambda: view.pictures.frame["number"] == 1 and view.message == "")
-
-
-def test_a_view_ends_with_close(tmp_path):
-    def threads():
-        return [thread for thread in threading.enumerate() if thread.name == "ptynb watch view"]
-
-    closed = pt.watch(tmp_path)
-    assert len(threads()) == 1
-    closed.close()
-    until(lambda: not threads())
-    put(tmp_path)
-    closed.refresh()
-    assert closed.state == ""
-    reference = weakref.ref(closed)
-    del closed
-    gc.collect()
-    assert reference() is None
 
 
 @pytest.fixture
