@@ -48,7 +48,8 @@ def test_the_first_of_equal_numbers_is_kept(scan):
     join.take(frame(5, shape=(8, 9)))
     join.take(frame(6, dtype=np.dtype("<u4")))
     join.place(MeasuredPositions(2, np.array([[1.0, 2.0], [3.0, 4.0], [np.nan, 1], [5, 10.1], [0, 10]])))
-    join.place(MeasuredPositions(3, np.array([[3.0, 4.0]])))
+    for _ in range(2):
+        join.place(MeasuredPositions(3, np.array([[3.0, 4.0]])))  # the same again is not refused
     join.place(MeasuredPositions(3, np.array([[3.0, 4.5]])))
     join.place(MeasuredPositions(COUNT, np.array([[3.0, 4.5]])))
     found = spool.index.summary()

@@ -21,9 +21,7 @@ DISORDER = Faults(drop=0.03, duplicate=0.05, differ=0.02, shuffle=50, stray=4, g
 LOST = Faults(drop=0.03, shuffle=20, seed=3)
 # name -> words of the emulator, faults that the protocol can show, messages that are stray
 SOURCES = {
-    "stream2": (["--as", "stream2"], DISORDER, 4),
     "stream2, PandA": (["--as", "stream2", "--send-positions", "panda", "--late-positions", 1], DISORDER, 4),
-    "Simplon": (["--as", "simplon"], DISORDER, 4),
     "Simplon, JSON": (["--as", "simplon", "--send-positions", "json", "--late-positions", 0.5], DISORDER, 4),
     "a file in writing": (["--as", "swmr", "--send-positions", "file", "--late-positions", 0.2], LOST, 0),
     "Eiger's files": (["--as", "eiger"], LOST, 0),

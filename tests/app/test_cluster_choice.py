@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,11 @@ from typing import Any
 import pytest
 
 import ptynb as pt
-from ptynb.app import cluster_choice
 from ptynb.app.cluster_choice import (
     EXISTING,
     LOCAL,
-    SECTIONS,
     SLURM,
     SSH,
-    existing_clusters,
     lines_of,
     section_of,
 )
@@ -104,28 +100,6 @@ def test_a_quote_that_is_not_closed_is_wrong_at_its_field() -> None:
     assert caught.value.fields == ("ssh",)
 
 
-def test_options_are_those_of_the_models_with_titles_and_what_an_empty_field_means() -> None:
-    for launcher, section in SECTIONS.items():
-        options = options_of(launcher)
-        assert [option.name for option in options] == [name for name in section.model_fields if name != "kind"]
-        assert len({option.title for option in options}) == len(options)
-        assert all(option.help for option in options)
-    slurm = {option.name: option for option in options_of(SLURM)}
-    assert [slurm[name].placeholder for name in ("nodes", "extra", "time")] == [
-        "those of the present job", "such as --qos=high", "",
-    ]  # fmt: skip
-    assert (slurm["gpus_per_node"].title, slurm["timeout"].initial) == ("GPUs per node", "300")
-    assert [name for name, _ in slurm["device"].choices] == ["auto", "cpu", "cuda"]
-    local = {option.name: option for option in options_of(LOCAL)}
-    assert [name for name, _ in local["device"].choices] == ["auto", "cpu", "cuda", "xpu"]
-
-
-def test_a_cluster_that_another_process_holds_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pt.Cluster(1, device="cpu", threads=1) as mine:
-        monkeypatch.setattr(cluster_choice.os, "getpid", lambda: os.getppid())
-        assert mine.name not in existing_clusters()
-
-
 @pytest.fixture
 def bench(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -192,13 +166,12 @@ def test_a_cluster_of_another_cell_is_chosen_by_its_name(bench: Workbench) -> No
         bench.session.use_cluster(NoCluster())
 
 
-def test_a_given_cluster_is_shown_and_not_exchanged() -> None:
-    with pt.Cluster(1, device="cpu", threads=1) as mine:
-        bench = pt.workbench(cluster=mine)
-        clusters = bench.run_tab.clusters
-        assert (clusters.launcher, clusters.fields.text("engines")) == ("given", "1")
-        assert {"engines", "device"} <= {*clusters.fields.disabled}
-        bench.close()
+def test_a_given_cluster_is_shown_and_not_exchanged(cluster: pt.Cluster) -> None:
+    bench = pt.workbench(cluster=cluster)
+    clusters = bench.run_tab.clusters
+    assert (clusters.launcher, clusters.fields.text("engines")) == ("given", "2")
+    assert {"engines", "device"} <= {*clusters.fields.disabled}
+    bench.close()
 
 
 def test_what_is_wrong_is_said_at_its_field_before_anything_is_ended(

@@ -133,40 +133,6 @@ def test_what_was_said_of_another_scan_goes_with_it(set_up):
     assert (one.message, one.last_estimate) == ("", None)
 
 
-def test_presets_look_at_the_scan(set_up):
-    one = set_up(pt.simulate(patterns=8, window=16))
-    one.form.choose("near field")
-    one.settle()
-    assert one.settings == pt.preset("near field", one.scan)
-    assert one.settings.batch == 2
-
-
-def test_it_steers_a_reconstruction_that_runs():
-    from ptynb.widgets.form import SettingsForm
-
-    with pt.Reconstruction(SCAN, device="cpu", checkpointing=None) as recon:
-        # An edit is applied after an update, so `settle` would wait for the loops that the first one compiles.
-        for _ in recon.run(1):
-            pass
-        recon.start(10**6)
-        form = SettingsForm(live=True, recon=recon)
-        try:
-            form.enter("probe.learning_rate", "0.002")
-            form.settle()
-            form.freeze("object.learning_rate")
-            form.settle()
-            assert (recon.settings.object.learning_rate, recon.settings.probe.learning_rate) == (0.0, 0.002)
-            assert recon.state == "running"
-            assert [change.name for change in recon.changes] == ["probe.learning_rate", "object.learning_rate"]
-            form.enter("batch", "8")
-            form.settle()
-            assert recon.settings.batch == 16, "it is not applied at once"
-            assert recon.state == "running"
-        finally:
-            form.close()
-            recon.stop()
-
-
 def test_the_light_of_a_preview_is_that_of_all_patterns():
     found = pt.preview(SCAN, pt.Settings(probe={"modes": 2}))
     expected = np.zeros(found.object.shape[-2:])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from ptynb.data.scan import Scan
 from ptynb.io import checkpoint_file as files
 from ptynb.physics.model import Model
 from tests.raising import raises
+from tests.waiting import until as until_within
+
+until = functools.partial(until_within, seconds=60.0)
 
 SETTINGS = pt.Settings(batch=8, positions=pt.Positions(learning_rate=0.05))
 EPOCHS = 6
@@ -37,13 +41,6 @@ def recon(scan: Scan, tmp_path: Path) -> Iterator[pt.Reconstruction]:
             [*made.run(2)]
             made.save_checkpoint()
         yield made
-
-
-def until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def epochs_of(recon: pt.Reconstruction, branch: str) -> list[int]:
@@ -94,9 +91,8 @@ def test_going_back_and_training_again_is_never_having_left(recon: pt.Reconstruc
     assert (recon.epoch, recon.branch_name, recon.settings.probe.learning_rate) == (7, "main-7", 0.2)
 
 
-def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, tmp_path: Path) -> None:
+def test_a_state_of_two_engines_is_gone_back_to_bit_for_bit(scan: Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
     with (
-        pt.Cluster(2, device="cpu") as cluster,
         pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=keep(tmp_path)) as recon,
         pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=keep(tmp_path / "one")) as one,
     ):
@@ -263,23 +259,6 @@ def test_every_live_setting_is_taken_over_and_recorded(recon: pt.Reconstruction)
     recon.stop()
 
 
-def test_a_run_is_made_longer_and_shorter_while_it_goes_on(recon: pt.Reconstruction) -> None:
-    with raises("reconstruction.not-running"):
-        recon.target = 9
-    recon.start(500)
-    recon.target = 600
-    assert recon.target == 600
-    recon.pause()
-    recon.target = end = recon.epoch + 3
-    with raises("argument.invalid-value", "target is 1"):
-        recon.target = 1
-    assert recon.state == "paused"
-    recon.resume()
-    recon.wait()
-    assert recon.epoch == end
-    assert [(one.name, one.old, one.new) for one in recon.changes] == [("target", 504, 600), ("target", 600, end)]
-
-
 def test_restructuring_goes_on_where_it_was(recon: pt.Reconstruction) -> None:
     recon.start(300)
     until(lambda: recon.epoch > 5)
@@ -335,37 +314,6 @@ def test_what_cannot_be_done_leaves_it_running(scan: Scan, recon: pt.Reconstruct
         other.step()
         other.restore(1)
         assert other.epoch == 1
-
-
-def test_from_where_it_is_one_goes_back_to_an_earlier_state(recon: pt.Reconstruction) -> None:
-    with raises("checkpoint.present", "state-00004.h5"):
-        recon.restore(4)
-    assert recon.epoch == 4
-    recon.restore(2)
-    assert recon.epoch == 2
-
-
-def test_where_a_name_is_taken_another_is_chosen_or_switched_to(recon: pt.Reconstruction) -> None:
-    for go_on in (lambda: recon.branch("other"), lambda: recon.switch_branch("trial")):
-        if recon.branch_name == "main":
-            recon.branch("trial", 2)
-        with pytest.raises(ValueError, match="'trial' already; choose another name, or switch to it"):
-            recon.branch("trial")
-        [*recon.run(1)]
-        go_on()
-    assert recon.branch_name == "trial"
-    assert [one.name for one in recon.branches] == ["main", "other", "trial"]
-
-
-def test_one_that_keeps_no_states_is_given_a_place_for_them_as_the_message_says(scan: Scan, tmp_path: Path) -> None:
-    with (
-        pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as recon,
-        raises("checkpoint.disabled", "checkpointing=Checkpointing(...)"),
-    ):
-        recon.save_checkpoint()
-    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=pt.Checkpointing(folder=tmp_path)) as recon:
-        recon.step()
-        assert recon.save_checkpoint().is_file()
 
 
 def test_a_refused_move_ends_no_loop(recon: pt.Reconstruction) -> None:

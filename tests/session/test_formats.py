@@ -1,16 +1,18 @@
-"""Every format on two engines, each of which reads its own patterns, with the losses that its scan has in one."""
+"""Files on two engines, each of which reads its own patterns, with the losses that their scan has in one.
+
+One format of each kind of frames, and of each way from its arrays to them; the others are read in `tests/io`.
+"""
 
 import functools
 
 import hdf5plugin
 import numpy as np
 import pytest
-import tifffile
 
 import ptynb as pt
 from ptynb.data.patterns import PlacedFrames, StackedFrames
 from tests.io import layouts
-from tests.io.formats import test_emd, test_empad, test_matlab, test_rosettasciio, test_seq, test_tiff, test_zarr_store
+from tests.io.formats import test_empad, test_matlab, test_rosettasciio, test_tiff, test_zarr_store
 from tests.io.formats.test_npy import named
 from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, SETTINGS, VOLTAGE, losses, oblong
 
@@ -36,32 +38,18 @@ RASTER = ("raster", "step", "voltage", "angular_pixel")
 FORMATS = {
     "MATLAB 5": ("scan.mat", of_matlab("5"), ("step", "voltage", "angular_pixel")),
     "MATLAB 7": ("scan.mat", of_matlab("7"), ("step", "voltage", "angular_pixel")),
-    "MATLAB 7.3": ("scan.mat", of_matlab("7.3"), ("step", "voltage", "angular_pixel")),
     "npy": ("scan.npy", lambda path: np.save(path, original().stack), RASTER),
-    "npz": ("scan.npz", lambda path: np.savez(path, **named(original(), metres())), ()),
     "npz, compressed": ("scan.npz", lambda path: np.savez_compressed(path, **named(original(), metres())), ()),
-    "TIFF": ("scan.tif", lambda path: tifffile.imwrite(path, original().stack), RASTER),
     "TIFF, compressed": ("scan.tif", lambda path: test_tiff.pages(path, original(), compression="zlib"), RASTER),
     "TIFF, a folder": ("scan", lambda path: test_tiff.folder(path, original()), RASTER),
-    "zarr": ("scan.zarr", lambda path: test_zarr_store.group(path, original(), metres()), ()),
     "zarr, an archive": ("scan.zarr.zip", lambda path: test_zarr_store.group(path, original(), metres()), ()),
-    "EMD of py4DSTEM": ("scan.h5", lambda path: test_emd.write(path, original()), ("step", "voltage")),
-    "SEQ": ("scan.seq", lambda path: test_seq.write(path, original()), RASTER),
     "MIB": ("scan.mib", lambda path: test_rosettasciio.mib(path, original()), RASTER),
-    "BLO": ("scan.blo", lambda path: test_rosettasciio.blo(path, original()), RASTER),
-    "TVIPS": ("scan_000.tvips", lambda path: test_rosettasciio.tvips(path, original()), RASTER),
     "DM4": ("scan.dm4", lambda path: test_rosettasciio.dm4(path, original()), RASTER),
-    "EMD of Velox": ("scan.emd", lambda path: test_rosettasciio.velox(path, original()), RASTER),
 }
 """Name of the file, who writes it, and what the user has to give."""
 LAYOUTS = {
     "CXI": (layouts.cxidb, {}),
-    "CXI with units": (layouts.cxi_with_units, {}),
     "NXcxi_ptycho": (layouts.nxcxi, {}),
-    "NXcxi_ptycho, raster": (layouts.nxcxi, {"raster": (6, 6)}),
-    "NeXus, motors": (layouts.nexus_motors, {}),
-    "HDF5 without a convention": (layouts.plain, {}),
-    "ptyd": (layouts.ptyd, {}),
     "ptyd in many files": (layouts.ptyd, {"link": True}),
 }
 

@@ -14,14 +14,14 @@ from ptynb.data.scan import Scan
 
 @pytest.fixture(scope="module")
 def alone(scan: Scan) -> pt.analysis.ErrorMap:
-    return pt.error_map(scan, pt.Settings(seed=4), epochs=12, device="cpu")
+    return pt.error_map(scan, pt.Settings(seed=4), epochs=5, device="cpu")
 
 
 def test_it_is_that_of_two_results_with_seeds_of_their_own(scan: Scan, alone: pt.analysis.ErrorMap) -> None:
     results = []
     for half, seed in zip(split_scan(scan), (4, 5), strict=True):
         with pt.Reconstruction(half, pt.Settings(seed=seed), device="cpu", checkpointing=None) as recon:
-            list(recon.run(12))
+            list(recon.run(5))
             results.append(recon.result)
     expected = error_map(*results)
     np.testing.assert_allclose(alone.standard_error, expected.standard_error, rtol=1e-4)
@@ -32,7 +32,7 @@ def test_it_is_that_of_two_results_with_seeds_of_their_own(scan: Scan, alone: pt
 def test_halves_on_engines_at_the_same_time_give_the_same_map(
     scan: Scan, alone: pt.analysis.ErrorMap, cluster: pt.Cluster
 ) -> None:
-    found = pt.error_map(scan, pt.Settings(seed=4), cluster, epochs=12)
+    found = pt.error_map(scan, pt.Settings(seed=4), cluster, epochs=5)
     np.testing.assert_allclose(found.standard_error, alone.standard_error, rtol=1e-2)
     with pt.Reconstruction(scan, cluster=cluster, checkpointing=None) as recon:  # the engines are free again
         assert recon.step().number == 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +20,11 @@ from ptynb.widgets.arrival_facts import arrival_facts
 from tests.acquisition.emulated import emulator, expected, planned, recorded
 from tests.live_source import Source, equal
 from tests.raising import raises
+from tests.waiting import until as until_within
+
+until = functools.partial(until_within, seconds=60.0)
 
 SETTINGS = pt.Settings(batch=8)
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    last = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < last
-        time.sleep(0.005)
 
 
 def arrivals(recon: pt.Reconstruction) -> pt.Arrivals:
@@ -86,33 +82,6 @@ def test_epochs_that_are_run_one_by_one_count_from_the_end(source: Source) -> No
         before = recon.status()[0].live_epochs
         assert before >= 5
         assert numbers == [*range(1, before + 4)]
-
-
-def test_a_run_is_repeated_from_its_file(source: Source, tmp_path: Path) -> None:
-    source.start(200, np.random.default_rng(0).permutation(100), before_call=40)
-    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
-        recon.start(3)
-        until(lambda: recon.epoch > 0)
-        (source.folder / "go").touch()
-        recon.wait(60)
-        result = recon.result
-        path = recon.save(tmp_path / "live.result.h5")
-    source.join()
-    loaded = pt.load_result(path)
-    one, other = result.admissions, loaded.admissions
-    assert one is not None
-    assert other is not None
-    for field in dataclasses.fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
-    again = pt.reproduce(path, device="cpu")
-    assert again.equal, again.notes
-    complete = pt.load(source.folder / "scan.h5")
-    with pt.Reconstruction(complete, SETTINGS, device="cpu", checkpointing=None, admissions=other) as recon:
-        recon.start(3)
-        recon.wait(60)
-        assert equal(recon.result, result)
-    with raises("argument.conflict", 50, 100):
-        pt.Reconstruction(pt.preparation.select(complete, slice(50)), SETTINGS, device="cpu", admissions=other)
 
 
 @pytest.mark.parametrize("index", ["there", "lost"])
@@ -276,6 +245,8 @@ def test_from_the_detector_to_the_report(cluster: pt.Cluster, tmp_path: Path) ->
     with pt.Reconstruction(clean, SETTINGS, cluster, checkpointing=None, admissions=record) as recon:
         complete(recon, 4)  # without the notice of the first run
         assert equal(recon.result, result)
+    with raises("argument.conflict", 50, len(numbers)):
+        pt.Reconstruction(pt.preparation.select(clean, slice(50)), SETTINGS, device="cpu", admissions=record)
     again = pt.reproduce(saved, cluster=cluster)
     assert again.equal, again.notes
     assert "Patterns that came during the run" in pt.report(saved, tmp_path / "live.html").read_text()

@@ -45,15 +45,6 @@ def test_a_large_scan_is_looked_at_here_and_there_only(monkeypatch):
     assert "256" in found.note
 
 
-def test_pictures_have_names_titles_and_units():
-    scan = a_scan()
-    pictures = pt.preview(scan, pt.Settings(probe={"modes": 2})).pictures()
-    assert [picture.name for picture in pictures] == ["positions", "object", "probe 1", "probe 2"]
-    assert pictures[0].unit == "photons"
-    assert all(picture.pixel_size == scan.pixel_size for picture in pictures)
-    assert "of the power" in pictures[2].note
-
-
 def test_a_flat_object_is_grey_not_black():
     found = pt.preview(a_scan())
     assert np.ptp(np.abs(found.object)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -45,13 +46,29 @@ def kept(stored: Scan, cluster: pt.Cluster | None, folder: Path, every: int = 2)
                 break
 
 
+@pytest.fixture(scope="module")
+def left_alone(stored: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run in this process; tests take a copy."""
+    folder = tmp_path_factory.mktemp("left")
+    kept(stored, None, folder)
+    return folder
+
+
+@pytest.fixture
+def left(left_alone: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(left_alone, tmp_path / "left"))
+
+
 @pytest.mark.parametrize("engines", ["two engines", "this process"])
 def test_a_resumed_run_ends_as_one_that_was_never_interrupted(
-    stored: Scan, cluster: pt.Cluster, whole: pt.Result, tmp_path: Path, engines: str
+    stored: Scan, cluster: pt.Cluster, whole: pt.Result, tmp_path: Path, left: Path, engines: str
 ) -> None:
-    kept(stored, cluster, tmp_path)
-    chosen = cluster if engines == "two engines" else None
-    with pt.resume(tmp_path, cluster=chosen) as recon:
+    """States of one engine go on with two, and those of two to the bit."""
+    chosen, folder = None, left
+    if engines == "two engines":
+        chosen, folder = cluster, tmp_path / "two"
+        kept(stored, cluster, folder)
+    with pt.resume(folder, cluster=chosen) as recon:
         assert recon.epoch == 4
         assert recon.settings == SETTINGS
         [*recon.run(2)]
@@ -84,28 +101,26 @@ def test_title_and_comments_are_kept_with_the_states(stored: Scan, tmp_path: Pat
     assert (again.result.title, again.result.comments) == ("", "After it was closed.")
 
 
-def test_a_damaged_state_is_refused_and_the_one_before_it_named(stored: Scan, tmp_path: Path) -> None:
-    kept(stored, None, tmp_path)
-    newest = tmp_path / "state-00004.h5"
+def test_a_damaged_state_is_refused_and_the_one_before_it_named(left: Path) -> None:
+    newest = left / "state-00004.h5"
     newest.write_bytes(newest.read_bytes()[:-1000])
     with pytest.raises(pt.FileError, match=r"state-00004\.h5 is .* Use .*state-00002\.h5, the one before it"):
-        pt.resume(tmp_path)
-    with pt.resume(tmp_path / "state-00002.h5", device="cpu") as recon:
+        pt.resume(left)
+    with pt.resume(left / "state-00002.h5", device="cpu") as recon:
         assert recon.step().number == 3
 
 
-def test_what_cannot_be_gone_on_from_is_refused(stored: Scan, scan: Scan, tmp_path: Path) -> None:
-    with raises("checkpoint.not-found", tmp_path):
-        pt.resume(tmp_path)
-    kept(stored, None, tmp_path)
+def test_what_cannot_be_gone_on_from_is_refused(left: Path, scan: Scan, tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    with raises("checkpoint.not-found", tmp_path / "memory"):
+        pt.resume(tmp_path / "memory")
     other = pt.simulate(patterns=100, window=64, seed=6)
-    recon = pt.resume(tmp_path, other, device="cpu")
+    recon = pt.resume(left, other, device="cpu")
     with raises("checkpoint.other-scan"):
         recon.step()
-    recon = pt.resume(tmp_path, settings=SETTINGS.replace(seed=5), device="cpu")
+    recon = pt.resume(left, settings=SETTINGS.replace(seed=5), device="cpu")
     with raises("checkpoint.other-settings", "seed"):
         recon.step()
-    (tmp_path / "memory").mkdir()
     kept(scan, None, tmp_path / "memory")
     with raises("scan.not-in-file", "resume(path, scan)"):
         pt.resume(tmp_path / "memory")
@@ -113,18 +128,16 @@ def test_what_cannot_be_gone_on_from_is_refused(stored: Scan, scan: Scan, tmp_pa
         assert recon.step().number == 5
 
 
-@pytest.mark.parametrize("engines", ["two engines", "this process"])
 def test_a_folder_with_states_of_one_reconstruction_takes_none_of_another(
-    stored: Scan, cluster: pt.Cluster, tmp_path: Path, engines: str
+    stored: Scan, cluster: pt.Cluster, left: Path
 ) -> None:
-    kept(stored, None, tmp_path)
-    chosen = cluster if engines == "two engines" else None
-    with raises("checkpoint.exists", tmp_path) as caught:
-        pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(folder=tmp_path))
-    assert caught.value.fields == ("checkpointing.folder",)
-    with raises("checkpoint.invalid-transfer", "no.such:function"):
-        pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(transfer="no.such:function"))
-    with pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=None) as recon:
+    for chosen in (cluster, None):
+        with raises("checkpoint.exists", left) as caught:
+            pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(folder=left))
+        assert caught.value.fields == ("checkpointing.folder",)
+        with raises("checkpoint.invalid-transfer", "no.such:function"):
+            pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(transfer="no.such:function"))
+    with pt.Reconstruction(stored, SETTINGS, cluster, checkpointing=None) as recon:
         assert recon.step().number == 1
 
 

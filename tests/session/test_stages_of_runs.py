@@ -93,7 +93,7 @@ def test_a_recipe_is_repeated_to_the_bit(alone: Path) -> None:
     assert repeat.second.stages == load_result(alone).stages
 
 
-@pytest.mark.parametrize("at", [(3, 0), (4, 1), (9, 1)])
+@pytest.mark.parametrize("at", [(3, 0), (4, 1)])
 def test_a_run_that_is_resumed_in_a_stage_has_the_remaining_ones(
     scan: Scan, alone: Path, tmp_path: Path, at: tuple[int, int]
 ) -> None:

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page
 
 from ptynb.widgets import element_tree
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.page_widget import script_text
+from tests.widgets.conftest import screenshot
 
 LIGHT = {
     "--jp-layout-color1": "#fff",
@@ -71,6 +73,41 @@ async ([script, tree, root]) => {
 """
 
 
+THEMED = """
+(theme) => {
+  for (const [name, value] of Object.entries(theme)) document.documentElement.style.setProperty(name, value);
+}
+"""
+
+
+EXAMINE = """
+([context, options]) => axe.run(context ?? document, options).then(({ violations }) => violations.map(
+  ({ id, nodes }) => [id, nodes[0].html]
+))
+"""
+RULES = {"rules": {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}}
+RULES_OF_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
+
+
+def violations(page: Page, context: str | None = None, name: str = "") -> list[tuple[str, str, str]]:
+    """Rules of accessibility that a page, or this part of it, breaks, with the theme and the first element.
+
+    All rules in a light theme, those that depend on colours in a dark one too. name: of the pictures that are kept for
+    a person's eye.
+    """
+    found = list[tuple[str, str, str]]()
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    for title, theme, rules in (("light", LIGHT, RULES), ("dark", DARK, RULES_OF_COLOURS)):
+        page.evaluate(THEMED, theme)
+        if name:
+            screenshot(page, f"{name}-{title}")
+        broken = page.evaluate(EXAMINE, [context, {**rules, "resultTypes": ["violations"]}])
+        found += [(title, rule, element) for rule, element in broken]
+    page.evaluate(THEMED, dict.fromkeys({**LIGHT, **DARK}, ""))
+    return found
+
+
 def plain(value: Any) -> Any:
     """What JSON can carry, bytes among it."""
     if isinstance(value, bytes | memoryview):
@@ -85,9 +122,9 @@ def plain(value: Any) -> Any:
 class BrowserModel:
     """Shows an element, with all below it, on a page until `close`; `widget` is the element."""
 
-    def __init__(self, page: Page, widget: Element, *, theme: dict[str, str] = LIGHT) -> None:
+    def __init__(self, page: Page, widget: Element) -> None:
         self.page, self.widget = page, widget
-        variables = "".join(f"{name}: {value};" for name, value in theme.items())
+        variables = "".join(f"{name}: {value};" for name, value in LIGHT.items())
         page.set_content(PAGE.format(variables=variables))
         self._unsent: list[list[Any]] = []
         self._page = element_tree.ElementPage(widget, self._send)

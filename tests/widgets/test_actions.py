@@ -113,15 +113,6 @@ def test_a_complaint_is_removed_by_what_is_clicked_after_it_only() -> None:
     widget.actions.close()
 
 
-def test_settling_has_an_end() -> None:
-    widget, held = Widget(), threading.Event()
-    widget.actions.put(held.wait)
-    with pytest.raises(TimeoutError, match=r"after 0.05 s"):
-        widget.actions.settle(0.05)
-    held.set()
-    widget.actions.close()
-
-
 @pytest.mark.parametrize("how", ["close", "forget"])
 def test_the_thread_ends_with_its_widget(how: str) -> None:
     before = threads()

@@ -20,7 +20,7 @@ from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.live_source import Source
 
-TIMES = 2
+TIMES = 1
 Opened = Callable[[pt.Reconstruction, Path], Any]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import ptynb as pt
@@ -19,8 +18,7 @@ from ptynb.io.result_file import save_result
 from ptynb.polling import wait_until
 from ptynb.widgets.history import History
 from tests.analysis.test_result_comparison import result
-from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
-from tests.widgets.conftest import screenshot
+from tests.widgets.browser_model import BrowserModel, violations
 
 RESULT = result()
 
@@ -195,25 +193,8 @@ def test_several_are_compared(recon: Recon, view: History, lines: list[str], tmp
     assert asked == [([kept[1]], True)]
 
 
-def test_a_real_reconstruction_goes_back_by_a_command(tmp_path: Path) -> None:
-    scan = pt.simulate(patterns=36, window=32)
-    keep = pt.Checkpointing(folder=tmp_path, seconds=None)
-    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=keep) as recon:
-        view = pt.history(recon)
-        [*recon.run(1)]
-        carried_out(view, "save")
-        [*recon.run(1)]
-        carried_out(view, "restore", view.checkpoints[0]["key"])
-        assert (recon.epoch, view.notice) == (1, "Restored epoch 1.")
-        assert view.branches == ["main", "main-2"]
-        view.close()
-
-
-@pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
-def test_several_are_selected_by_keys_while_the_list_changes(
-    recon: Recon, view: History, page: Page, name: str, theme: dict[str, str]
-) -> None:
-    model = BrowserModel(page, view, theme=theme)
+def test_several_are_selected_by_keys_while_the_list_changes(recon: Recon, view: History, page: Page) -> None:
+    model = BrowserModel(page, view)
     states = page.get_by_label("Checkpoints")
     states.press("End")
     states.press("Shift+ArrowUp")
@@ -225,9 +206,7 @@ def test_several_are_selected_by_keys_while_the_list_changes(
     expect(states).to_be_focused()
     expect(states).to_have_values(["/kept/state-00004.h5"])
     view.message, view.notice = "The disk is full.\nhere", "Restoring epoch 4 ..."
-    screenshot(page, f"history-{name}")
-    rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
-    assert [one["id"] for one in Axe().run(page, options={"rules": rules}).response["violations"]] == []
+    assert violations(page, name="history") == []
     page.get_by_role("button", name="Restore").press("Enter")
     model.collect()
     view.settle()

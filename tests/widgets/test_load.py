@@ -10,7 +10,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import ptynb as pt
@@ -23,8 +22,7 @@ from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from ptynb.widgets.quantities import fact_text, quantity
 from tests.live_source import Source as LiveSource
 from tests.raising import raises
-from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
-from tests.widgets.conftest import screenshot
+from tests.widgets.browser_model import BrowserModel, violations
 
 
 @pytest.fixture(autouse=True)
@@ -227,22 +225,15 @@ def test_files_are_chosen_by_keys_and_by_mouse(
     chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path, page: Page
 ) -> None:
     model = BrowserModel(page, chooser)
-    focused = page.locator(".ptynb-files button:focus")
-    page.get_by_role("button", name="A.cxi").focus()
-    for key, name in (("ArrowDown", "b.h5"), ("End", "stack.zarr"), ("Home", "Older/"), ("Enter", "deep/")):
-        page.keyboard.press(key)
-        model.collect()
-        expect(focused).to_contain_text(name), "the focus stays in a list that changes"
-    page.keyboard.press("Backspace")
-    model.collect()
-    expect(focused).to_contain_text("Older/")
-    page.keyboard.press("b")
+    page.get_by_role("button", name="Older/").focus()
     page.keyboard.press("Enter")
     model.collect()
-    expect(page.locator("[aria-current=true]")).to_contain_text("b.h5")
+    expect(page.locator(".ptynb-files button:focus")).to_contain_text("deep/"), "the focus stays in a list that changes"
+    page.keyboard.press("Backspace")
+    model.collect()
     page.get_by_role("button", name="A.cxi").dblclick()
     model.collect()
-    assert chosen == [("b.h5", False), ("A.cxi", False), ("A.cxi", True)]
+    assert chosen == [("A.cxi", False), ("A.cxi", True)]
     box = page.get_by_role("button", name="Older/").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 20, box["y"] + 8)
@@ -253,10 +244,7 @@ def test_files_are_chosen_by_keys_and_by_mouse(
     assert chooser.folder == str(folder / "Older")
 
 
-@pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
-def test_the_tab_is_usable_by_all(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, page: Page, name: str, theme: dict[str, str]
-) -> None:
+def test_the_tab_is_usable_by_all(folder: Path, monkeypatch: pytest.MonkeyPatch, page: Page) -> None:
     monkeypatch.chdir(folder)
     np.savez(folder / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
     source = LiveSource(pt.simulate(patterns=36, window=32, seed=2), folder / "spool")
@@ -265,15 +253,12 @@ def test_the_tab_is_usable_by_all(
     assert tab.inspection is not None
     tab.inspection.close()
     tab.inspection = None  # its own tests look at it
-    model = BrowserModel(page, tab, theme=theme)
+    model = BrowserModel(page, tab)
 
     def look(what: str) -> None:
         bench.actions.settle()
         model.collect()
-        screenshot(page, f"load-{what}-{name}")
-        rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
-        found = Axe().run(page, options={"rules": rules})
-        assert found.violations_count == 0, found.generate_report()
+        assert violations(page, name=f"load-{what}") == []
 
     page.get_by_role("button", name="Choose file").click()
     model.collect()

@@ -11,15 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ipywidgets
-import numpy as np
 import pytest
 import traitlets
 
 import ptynb as pt
-from ptynb.data.images import picture
 from ptynb.widgets.element_tree import Element, ElementPage, command, without_bytes
 from ptynb.widgets.page_widget import Channel
-from ptynb.widgets.viewer.viewer import Viewer
 
 MOST_MODELS, MOST_BYTES = 5, 250_000
 
@@ -230,17 +227,6 @@ def test_of_a_dictionary_pages_get_what_has_changed() -> None:
     assert browser.page.tree()["elements"][counted.key]["values"]["counts"] == {"b": 3, "c": 5}
     browser.sets(counted, counts={"b": "many"})  # which is refused, and shown there
     assert browser.changes[-1] == [counted.key, {"counts": {"b": 3, "c": 5}}]
-
-
-def test_who_opens_a_page_late_gets_the_whole_frame_of_a_viewer() -> None:
-    viewer = Viewer()
-    early = Browser(viewer)
-    for epoch in (1, 2):
-        viewer.show([picture(np.zeros((4, 4)), "object", "object")], epoch=epoch)
-    early.says({"to": viewer.key, "content": {"kind": "shown", "name": "board"}})  # frames are in no tree
-    [frame] = [values["frame"] for _, values in early.changes[-1:]]
-    assert (frame["number"], frame["facts"]) == (2, {"epoch": 2})
-    assert [one["name"] for one in frame["pictures"]] == ["object"]
 
 
 def test_a_browser_calls_commands_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

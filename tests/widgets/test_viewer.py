@@ -75,6 +75,8 @@ def test_a_page_that_is_loaded_again_gets_the_whole_frame_though_it_has_not_chan
     says(viewer, kind="shown", name="board")
     frames = [values["frame"] for values in sent if "frame" in values]
     assert [[one["name"] for one in frame["pictures"]] for frame in frames] == [["ramp"]] * 2
+    says(viewer, kind="hidden", name="board")
+    assert not viewer.ready
 
 
 def test_a_page_grants_frames_in_advance_and_the_fastest_page_counts():
