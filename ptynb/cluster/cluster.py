@@ -41,6 +41,7 @@ from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
 from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
+    SECTIONS,
     ClusterSection,
     EngineOptions,
     LocalCluster,
@@ -49,7 +50,6 @@ from ptynb.settings.cluster_options import (
     SshCluster,
     SshOptions,
     checked,
-    section_of,
 )
 from ptynb.settings.field_docs import documented_by
 from ptynb.supervised_thread import SupervisedThread
@@ -138,7 +138,7 @@ class Cluster:
                 "or Cluster.ssh.",
                 code="argument.invalid-value",
             )
-        chosen = checked(section_of(launcher), engines=n, **options)
+        chosen = checked(SECTIONS[launcher], engines=n, **options)
         if launcher != "local" and engines_per_gpu != 1:
             raise ClusterError(
                 f"engines_per_gpu is {engines_per_gpu} and launcher is {launcher!r}, which gives each job a GPU of its "

@@ -384,17 +384,14 @@ SshCluster = _section(
 )
 JOB_CLUSTERS = (PbsCluster, LsfCluster, SgeCluster, HTCondorCluster)
 CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster, *JOB_CLUSTERS)
+SECTIONS: dict[str, type[ClusterSection]] = {section.model_fields["kind"].default: section for section in CLUSTERS}
+"""The sections by their kind."""
 QUEUED = ("slurm", "pbs", "lsf", "sge", "htcondor")
 """Kinds of clusters whose start may wait in a queue."""
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
 else:
     AnyCluster = Annotated[Union[CLUSTERS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
-
-
-def section_of(kind: str) -> type[ClusterSection]:
-    """Return the section of this kind."""
-    return next(section for section in CLUSTERS if section.model_fields["kind"].default == kind)
 
 
 def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:

@@ -42,7 +42,8 @@ class Scheduler:
 
     submit: reads a script from standard input, and prints what `submitted` finds the job's number in. status: lists
     jobs, whose numbers follow if `by_number`; `listed` finds number and state in a line, and jobs without a line have
-    ended. states: patterns of states, and each in words. header: of a script, for options, name and log.
+    ended. states: patterns of states, and each in words. prefix, header: of a script's options, and these, for the
+    options of a cluster, its name and a log.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Scheduler:
     listed: str
     states: Mapping[str, str]
     cancel: tuple[str, ...]
+    prefix: str = ""
     header: Callable[[ClusterSection, str, Path], list[str]]
 
 
@@ -149,7 +151,8 @@ SCHEDULERS = {
         listed=r"^(\d+)\S*\s+\S+\s+\S+\s+\S+\s+([A-Z])\s",
         states={"[QWT]": WAITS, "H": HELD, "[RBE]": "running", "[SU]": "suspended", "[FCXM]": ENDED},
         cancel=("qdel",),
-        header=lambda *given: [f"#PBS {option}" for option in _pbs(*given)],
+        prefix="#PBS ",
+        header=_pbs,
     ),
     "lsf": Scheduler(
         title="LSF",
@@ -160,7 +163,8 @@ SCHEDULERS = {
         states={"PEND|WAIT|PROV": WAITS, "PSUSP": HELD, "RUN|UNKWN": "running", "[US]SUSP": "suspended",
                 "DONE|EXIT|ZOMBI": ENDED},
         cancel=("bkill",),
-        header=lambda *given: [f"#BSUB {option}" for option in _lsf(*given)],
+        prefix="#BSUB ",
+        header=_lsf,
     ),
     "sge": Scheduler(
         title="SGE",
@@ -171,7 +175,8 @@ SCHEDULERS = {
         listed=r"^\s*(\d+)\s+\S+\s+\S+\s+\S+\s+(\w+)\s",
         states={".*E.*": FAILED, "h.*": HELD, ".*q.*|.*w.*": WAITS, ".*[sST].*": "suspended", "d.*|[rRt]+": "running"},
         cancel=("qdel",),
-        header=lambda *given: [f"#$ {option}" for option in _sge(*given)],
+        prefix="#$ ",
+        header=_sge,
     ),
     "htcondor": Scheduler(
         title="HTCondor",
@@ -223,8 +228,8 @@ def script(options: ClusterSection, name: str, folder: Path, rank: int, engine: 
         ]
     )
     log = folder / "log" / f"job-rank{rank}.log"
-    prefix = {"pbs": "#PBS ", "lsf": "#BSUB ", "sge": "#$ "}.get(options.kind, "")
-    header = "\n".join([*scheduler.header(options, name, log), *(prefix + one for one in options.extra or ())])
+    given = (*scheduler.header(options, name, log), *(options.extra or ()))
+    header = "\n".join(scheduler.prefix + one for one in given)
     text = template(options.template)
     if options.kind != "htcondor":
         return text.replace("{header}", header).replace("{command}", command)
