@@ -29,7 +29,6 @@ from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
-from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.cluster.lifetime import watchdog
@@ -76,8 +75,8 @@ OwnLauncher = Literal["local", "pbs", "lsf", "sge", "htcondor"]
 LAUNCHERS: dict[str, type[Launcher]] = {
     "local": LocalLauncher,
     "ssh": SshLauncher,
-    "slurm": SlurmLauncher,
     **dict.fromkeys(SCHEDULERS, JobLauncher),
+    "slurm": SlurmLauncher,
 }
 Launch = Callable[[str, Path], Launcher]
 """Function that creates the launcher of the cluster with this name and folder."""
@@ -208,8 +207,7 @@ class Cluster:
             An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
         chosen = checked(SlurmCluster, nodes=nodes, **options)
-        requested = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
-        allocation, job = slurm_commands.choose(requested, within)
+        allocation, job = slurm_commands.choose(chosen, within)
         address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls.__new__(cls)
         cluster._set_up(

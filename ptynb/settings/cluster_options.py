@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Self,
     TypedDict,
@@ -298,6 +299,19 @@ class _JobRules(_RemoteRules):
 
 
 class _SlurmRules(_JobRules):
+    template: ClassVar[None] = None
+    """Its script is not a site's own: it has to outlast its engines."""
+
+    @property
+    def per_node(self) -> int:
+        """Number of engines of each node; ranks fill the nodes in order."""
+        return self.engines_per_node or self.gpus_per_node or 1
+
+    @property
+    def engines(self) -> int:
+        """Number of engines; on one node unless `nodes` is set."""
+        return (self.nodes or 1) * self.per_node
+
     @model_validator(mode="after")
     def _one_engine_per_gpu(self) -> Self:
         if self.gpus_per_node and self.engines_per_node not in (None, 0, self.gpus_per_node):

@@ -44,7 +44,7 @@ def until(condition: object, seconds: float = 20) -> None:
     assert wait_until(condition, seconds)
 
 
-@pytest.fixture(params=SCHEDULERS)
+@pytest.fixture(params=[name for name in SCHEDULERS if name != "slurm"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A scheduler whose commands are the stub."""
     name: str = request.param
@@ -152,20 +152,20 @@ def test_a_script_has_what_was_asked_for(
     kind: str, values: dict[str, object], expected: list[str], tmp_path: Path
 ) -> None:
     options = SECTIONS[kind](**GPU_JOB, **values)
-    lines = scheduler_commands.script(options, NAME, tmp_path, 3, ["true"]).splitlines()
+    lines = scheduler_commands.engine_script(options, NAME, tmp_path, 3, ["true"]).splitlines()
     assert {*expected} <= {*lines}
-    without = scheduler_commands.script(SECTIONS[kind](device="cpu"), NAME, tmp_path, 3, ["true"])
+    without = scheduler_commands.engine_script(SECTIONS[kind](device="cpu"), NAME, tmp_path, 3, ["true"])
     assert not [word for word in ("gpu", "walltime", "-W", "-q ", "mem", "account") if word in without]
     if kind == "htcondor":
         with raises("argument.conflict", "no queues"):
-            scheduler_commands.script(SECTIONS[kind](queue="gpu"), NAME, tmp_path, 0, ["true"])
+            scheduler_commands.engine_script(SECTIONS[kind](queue="gpu"), NAME, tmp_path, 0, ["true"])
 
 
 def test_a_site_has_a_template_of_its_own(tmp_path: Path) -> None:
     template = tmp_path / "job.sh"
     template.write_text("#!/bin/bash\n{header}\n#PBS -l place=excl\nmodule load cuda/${VERSION}\n{command}\n")
     options = SECTIONS["pbs"](template=str(template))
-    text = scheduler_commands.script(options, NAME, tmp_path, 0, ["true"])
+    text = scheduler_commands.engine_script(options, NAME, tmp_path, 0, ["true"])
     lines = text.splitlines()
     assert lines[:2] == ["#!/bin/bash", f"#PBS -N {NAME}"]
     assert lines.index("module load cuda/${VERSION}") < lines.index("true &")
@@ -173,7 +173,7 @@ def test_a_site_has_a_template_of_its_own(tmp_path: Path) -> None:
     template.write_text("#!/bin/sh\n{header}\n")
     for path, told in ((str(template), "has no {command}"), ("/no/such/file", "cannot be read")):
         with raises("argument.invalid-value", told):
-            scheduler_commands.script(SECTIONS["pbs"](template=path), NAME, tmp_path, 0, ["true"])
+            scheduler_commands.engine_script(SECTIONS["pbs"](template=path), NAME, tmp_path, 0, ["true"])
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_cluster_of_jobs_runs_and_refuses_what_it_cannot_be(kind: str, monkeyp
     monkeypatch.setattr(pt.Cluster, "start", lambda self: setattr(self, "_plan", plan_cluster(1, "cpu", (), 1)))
     with raises("gpu.not-found", "Each job of pbs requested a GPU"):
         pt.Cluster(1, launcher="pbs", cpus_per_engine=1, address="127.0.0.2", report=None)
-    assert {*QUEUED} == {"slurm", *SCHEDULERS}
+    assert {*QUEUED} == {*SCHEDULERS}
     for wrong, told_of in (({"launcher": "slurm"}, "Cluster.slurm"), ({"launcher": "pbs", "threads": 2}, "threads")):
         with raises("argument.invalid-value", told_of):
             pt.Cluster(**wrong)  # type: ignore[arg-type]
