@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ptynb.cluster.addresses import address_towards
+from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.launchers import scheduler_commands
 from ptynb.cluster.launchers.scheduler_commands import GONE, cores
 from ptynb.exceptions import ClusterError
@@ -243,12 +244,6 @@ def offered(listing: str, environment: Mapping[str, str]) -> ClusterSection:
         cpus_per_engine=max(1, min(number for _, number, _ in shares) // (engines or max(gpus))),
         partition=_field(listing, "Partition") or None,
     )
-
-
-def numbers(ranges: str) -> list[int]:
-    """Return [0, 1, 2, 3, 8] for '0-3,8'."""
-    bounds = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
-    return [number for part in bounds for number in range(part[0], part[-1] + 1)]
 
 
 def own_address(partition: str | None) -> str:

@@ -14,11 +14,12 @@ from typing import Any, Self, final
 
 import psutil
 
+from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, pattern
-from ptynb.cluster.launchers.slurm_commands import JobState, numbers
+from ptynb.cluster.launchers.slurm_commands import JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
@@ -222,7 +223,7 @@ class SlurmLauncher(Launcher):
         self._read += len(whole)
         for line in whole.decode(errors="replace").splitlines():
             if found := LOST.match(line):
-                self._lost |= {*numbers(found[1])}
+                self._lost |= numbers(found[1])
             elif CANCELLED.search(line):
                 self._lost = {*range(self._options.engines)}
             elif found := AGAIN.match(line):
