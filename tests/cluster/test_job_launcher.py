@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,11 +23,12 @@ from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import job_launcher, scheduler_commands
 from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS
-from ptynb.polling import wait_until
 from ptynb.settings.cluster_options import QUEUED, SECTIONS, ClusterSection
+from tests import waiting
 from tests.raising import raises
 
 NAME = "ptynb-1"
+until = partial(waiting.until, seconds=20)
 STAND_IN = """
 import json, os, signal, sys, time
 from pathlib import Path
@@ -37,11 +39,6 @@ part.write_text(json.dumps({**os.environ, "pid": os.getpid(), "cwd": os.getcwd()
 part.rename(part.with_suffix(".json"))
 time.sleep(60)
 """
-
-
-def until(condition: object, seconds: float = 20) -> None:
-    assert callable(condition)
-    assert wait_until(condition, seconds)
 
 
 @pytest.fixture(params=[name for name in SCHEDULERS if name != "slurm"])
