@@ -52,21 +52,21 @@ class Board:
     """Flags that every rank can read: which failed first, and whether one was requested to end.
 
     They are keys in a store at MASTER_ADDR and MASTER_PORT (env://), or of this process if it is the only rank. After
-    the end of the store's process none is set. devices: identity of the device of each rank.
+    the end of the store's process none is set. own: membership of this rank. devices: identity of that of each rank.
     """
 
-    def __init__(self, place: Place, device: str, timeout: float = MEET_SECONDS) -> None:
-        """device: that of this rank. Raises RuntimeError if some ranks do not start."""
-        one = place.world == 1
-        self._store: Store = HashStore() if one else find_store("env://", place.rank, place.world, timeout)
+    def __init__(self, own: Membership) -> None:
+        """Raises RuntimeError if some ranks do not start."""
+        self.own, world = own, own.world
+        self._store: Store = HashStore() if world == 1 else find_store(own.store, own.rank, world, MEET_SECONDS)
         self._first = False
         """Whether this rank was the first that failed."""
-        self._store.set(f"device {place.rank}", device)
-        if late := await_ranks(self._store, "device", place.world, timeout):
+        self._store.set(f"device {own.rank}", own.identity)
+        if late := await_ranks(self._store, "device", world, MEET_SECONDS):
             raise ClusterError(
-                f"Ranks {late} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
+                f"Ranks {late} of {world} did not come within {MEET_SECONDS:.0f} s.", code="group.join-failed"
             )
-        self.devices = tuple(self._store.get(f"device {rank}").decode() for rank in range(place.world))
+        self.devices = tuple(self._store.get(f"device {rank}").decode() for rank in range(world))
 
     def _has(self, key: str) -> bool:
         try:
@@ -114,23 +114,7 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
 
     again: the command that continues the run, for messages.
     """
-    with signals_are_noted() as came:
-        try:
-            board = Board(place, seat.identity)
-        except (ValueError, RuntimeError, OSError) as error:
-            _tell(place, str(error))
-            return 1
-        try:
-            if place.rank == 0:
-                return _lead(plan, place, seat, board, came, resume, again)
-            return _serve(plan, place, seat, board, came)
-        except Exception as error:  # noqa: BLE001 - reported by one rank, and every rank ends
-            _report(error, None, place, board)
-            return 1
-
-
-def _membership(place: Place, seat: Seat) -> Membership:
-    return Membership(
+    own = Membership(
         rank=place.rank,
         world=place.world,
         store="env://",
@@ -138,6 +122,19 @@ def _membership(place: Place, seat: Seat) -> Membership:
         device=seat.device,
         identity=seat.identity,
     )
+    with signals_are_noted() as came:
+        try:
+            board = Board(own)
+        except (ValueError, RuntimeError, OSError) as error:
+            _tell(own, str(error))
+            return 1
+        try:
+            if own.rank == 0:
+                return _lead(plan, place, seat, board, came, resume, again)
+            return _serve(plan, board, came)
+        except Exception as error:  # noqa: BLE001 - reported by one rank, and every rank ends
+            _report(error, None, board)
+            return 1
 
 
 def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int], resume: bool, again: str) -> int:
@@ -159,10 +156,10 @@ def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[
         if isinstance(error, Leaving):
             board.ask_to_leave()
         else:
-            _report(error, failure, place, board)
+            _report(error, failure, board)
 
     own = OwnRank(
-        _membership(place, seat),
+        board.own,
         description=f"{counted(place.world, 'engine')} on {seat.kind}",
         devices=board.devices,
         one_host=place.one_host,
@@ -173,7 +170,7 @@ def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[
         status = batch_run.run(plan, resume, again, own, check, ended)
     except TimeoutError as error:  # a worker that does not end
         if not board.asked_to_leave:
-            _report(error, None, place, board)
+            _report(error, None, board)
         _end_at_once(INTERRUPTED if board.asked_to_leave else 1)
     if status == INTERRUPTED:  # the others may wait for rank 0 to begin
         board.ask_to_leave()
@@ -181,9 +178,9 @@ def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[
     return status
 
 
-def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int]) -> int:
+def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
     """Run another rank: wait until rank 0 has ended its worker."""
-    scan = scan_of(plan)
+    scan, own = scan_of(plan), board.own
 
     def begins() -> bool:
         if came:
@@ -197,9 +194,9 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence
     start, values, plain, number = json.loads(found)
     settings, stages = Settings(**values), StagePlan.of(plain, number)
     worker = Worker(
-        scan.part(patterns_of(scan, stages.settings_from(settings), place.rank, place.world)),
+        scan.part(patterns_of(scan, stages.settings_from(settings), own.rank, own.world)),
         settings,
-        _membership(place, seat),
+        own,
         checkpointing=plan.checkpointing,
         start=None if start is None else Path(start),
         plan=stages,
@@ -218,18 +215,13 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence
     wait_until(is_over, math.inf, LOOK_SECONDS)
     status = worker.status(NONE)
     if status.failure is not None:
-        _report(RuntimeError(status.failure.message), status.failure, place, board)
+        _report(RuntimeError(status.failure.message), status.failure, board)
         code = 1
     elif board.failed:
         code = INTERRUPTED if board.asked_to_leave else 1
     else:
         code = INTERRUPTED if came or leaving else 0
-    _end(worker, place, code)
-    return code
-
-
-def _end(worker: Worker, place: Place, code: int) -> None:
-    """Wait until the worker has ended, or end the process if the worker waits for a failed rank."""
+    # It may wait for a rank that has failed.
     if worker.status(NONE).state == "loading" or not wait_until(
         lambda: worker.status(NONE).state in ("failed", "closed"), END_SECONDS, LOOK_SECONDS
     ):
@@ -237,11 +229,12 @@ def _end(worker: Worker, place: Place, code: int) -> None:
     try:
         worker.close()
     except TimeoutError as error:
-        _tell(place, str(error))
+        _tell(own, str(error))
         _end_at_once(code or 1)
+    return code
 
 
-def _report(error: BaseException, failure: Failure | None, place: Place, board: Board) -> None:
+def _report(error: BaseException, failure: Failure | None, board: Board) -> None:
     """Report the error that ended the run, on one rank only: the first that failed, not one that lost another.
 
     failure: that of this rank's worker, if it failed.
@@ -257,7 +250,7 @@ def _report(error: BaseException, failure: Failure | None, place: Place, board: 
         text = str(error)
     else:
         text = "".join(traceback.format_exception(error))
-    _tell(place, text)
+    _tell(board.own, text)
 
 
 def _end_at_once(status: int) -> NoReturn:
@@ -267,7 +260,7 @@ def _end_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _tell(place: Place, text: str) -> None:
+def _tell(own: Membership, text: str) -> None:
     """Print a message on the error stream, with the rank if there are several."""
-    rank = f"rank {place.rank} on {socket.gethostname()}: " if place.world > 1 else ""
+    rank = f"rank {own.rank} on {socket.gethostname()}: " if own.world > 1 else ""
     Console(stderr=True).print(f"ptynb: {rank}{text}", style="red", markup=False, highlight=False, soft_wrap=True)

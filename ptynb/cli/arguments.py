@@ -22,10 +22,9 @@ def add_cluster_options(parser: argparse.ArgumentParser, *names: str, **defaults
     """Add --cluster, --engines, --device or --threads. defaults: by name, if they are not None."""
 
     def add() -> None:
-        from ptynb.settings.cluster_options import CLUSTERS, Device, LocalCluster
+        from ptynb.settings.cluster_options import SECTIONS, Device, LocalCluster
 
-        kinds = tuple(section.model_fields["kind"].default for section in CLUSTERS)
-        choices = {"cluster": kinds, "device": get_args(Device)}
+        choices = {"cluster": tuple(SECTIONS), "device": get_args(Device)}
         for name in names:
             field = LocalCluster.model_fields.get(name)
             description = (field and field.description) or "Kind of cluster"

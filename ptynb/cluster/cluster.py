@@ -29,7 +29,6 @@ from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
-from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.cluster.lifetime import watchdog
@@ -41,6 +40,7 @@ from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
 from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
+    SECTIONS,
     ClusterSection,
     EngineOptions,
     LocalCluster,
@@ -49,7 +49,6 @@ from ptynb.settings.cluster_options import (
     SshCluster,
     SshOptions,
     checked,
-    section_of,
 )
 from ptynb.settings.field_docs import documented_by
 from ptynb.supervised_thread import SupervisedThread
@@ -76,8 +75,8 @@ OwnLauncher = Literal["local", "pbs", "lsf", "sge", "htcondor"]
 LAUNCHERS: dict[str, type[Launcher]] = {
     "local": LocalLauncher,
     "ssh": SshLauncher,
-    "slurm": SlurmLauncher,
     **dict.fromkeys(SCHEDULERS, JobLauncher),
+    "slurm": SlurmLauncher,
 }
 Launch = Callable[[str, Path], Launcher]
 """Function that creates the launcher of the cluster with this name and folder."""
@@ -120,7 +119,10 @@ class Cluster:
     Ctrl-C cancels the jobs.
     """
 
-    _selftest: SelfTest | None
+    folder: Path | None
+    """Folder of connection files and logs, readable by this user only; None if the cluster is stopped."""
+    selftest: SelfTest | None
+    """Result of the engines' self-test at the start; None for a cluster that was started by another process."""
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class Cluster:
                 "or Cluster.ssh.",
                 code="argument.invalid-value",
             )
-        chosen = checked(section_of(launcher), engines=n, **options)
+        chosen = checked(SECTIONS[launcher], engines=n, **options)
         if launcher != "local" and engines_per_gpu != 1:
             raise ClusterError(
                 f"engines_per_gpu is {engines_per_gpu} and launcher is {launcher!r}, which gives each job a GPU of its "
@@ -148,14 +150,10 @@ class Cluster:
             )
         if launcher == "local":
             plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
-            self._set_up(
-                chosen, lambda name, folder: LocalLauncher(plan, name, folder), len(plan.engines), plan, LOOPBACK
-            )
+            self._set_up(chosen, partial(LocalLauncher, plan), len(plan.engines), plan, LOOPBACK)
         else:
-            address, count = chosen.address or outward_address(), chosen.engines or 1
-            self._set_up(
-                chosen, lambda name, folder: JobLauncher(chosen, name, folder), count, None, address, report, cancel
-            )
+            address = chosen.address or outward_address()
+            self._set_up(chosen, partial(JobLauncher, chosen), chosen.engines or 1, None, address, report, cancel)
         self.start()
         if launcher != "local" and chosen.device != "cpu":
             self._require_gpus(f"Each job of {launcher} requested a GPU")
@@ -208,19 +206,11 @@ class Cluster:
             An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
         chosen = checked(SlurmCluster, nodes=nodes, **options)
-        requested = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
-        allocation, job = slurm_commands.choose(requested, within)
+        allocation, job = slurm_commands.choose(chosen, within)
         address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls.__new__(cls)
-        cluster._set_up(
-            chosen,
-            lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
-            allocation.engines,
-            None,
-            address,
-            report,
-            cancel,
-        )
+        launch = partial(SlurmLauncher, allocation, job=job)
+        cluster._set_up(chosen, launch, allocation.engines, None, address, report, cancel)
         cluster.start()
         if allocation.gpus_per_node:
             cluster._require_gpus(f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node")
@@ -261,15 +251,12 @@ class Cluster:
         between the hosts must be trusted.
         """
         chosen = checked(SshCluster, hosts=[hosts] if isinstance(hosts, str) else hosts, **options)
-        names, counts = [*chosen.hosts], chosen.hosts
         remote = Remote.of(chosen, environment)
-        found = ask_hosts(names, remote)
-        plan, homes = place_engines(found, counts, chosen.device, chosen.threads)
+        found = ask_hosts([*chosen.hosts], remote)
+        plan, homes = place_engines(found, chosen.hosts, chosen.device, chosen.threads)
         address = chosen.address or address_towards(found[0].answers["address"] or found[0].name)
         cluster = cls.__new__(cls)
-        cluster._set_up(
-            chosen, lambda name, folder: SshLauncher(plan, homes, remote, name, folder), len(homes), plan, address
-        )
+        cluster._set_up(chosen, partial(SshLauncher, plan, homes, remote), len(homes), plan, address)
         return cluster.start()
 
     @classmethod
@@ -327,14 +314,14 @@ class Cluster:
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
         self._lease = lease if lease is not None else LEASE_SECONDS if _interactive or _in_notebook() else 0.0
         self._timeout, self._report, self._cancel = options.timeout, report, cancel
-        self._selftest = None
+        self.selftest = None
         self._executor = SerialExecutor("ptynb stopping", finish=True)
         self._replacing = threading.Lock()
         self._reset()
 
     def _reset(self) -> None:
         """Remove all references to processes, files and connection."""
-        self._folder: Path | None = None
+        self.folder = None
         self._launcher: Launcher | None = None
         self._caller: Caller | None = None
         self._controller: psutil.Process | None = None
@@ -343,14 +330,14 @@ class Cluster:
 
     def _make_launcher(self, folder: Path) -> None:
         self._reset()
-        self._launcher, self._folder = self._launch(folder.name, folder), folder
+        self._launcher, self.folder = self._launch(folder.name, folder), folder
 
     # Ownership
 
     @property
     def held_here(self) -> bool:
         """Whether this process holds the cluster."""
-        return self._folder is not None and _held.get(self._folder) is self
+        return self.folder is not None and _held.get(self.folder) is self
 
     @staticmethod
     def holder(folder: Path) -> keepalive.Holder | None:
@@ -411,7 +398,7 @@ class Cluster:
     def detach(self) -> None:
         """Disconnect from the cluster, which continues to run without this process."""
         atexit.unregister(self._at_exit)
-        folder, caller = self._folder, self._caller
+        folder, caller = self.folder, self._caller
         if folder is not None:
             _held.pop(folder, None)
         self._ended.set()
@@ -430,19 +417,9 @@ class Cluster:
         return self._plan
 
     @property
-    def selftest(self) -> SelfTest | None:
-        """Result of the engines' self-test at the start; None for a cluster that was started by another process."""
-        return self._selftest
-
-    @property
-    def folder(self) -> Path | None:
-        """Folder of connection files and logs, readable by this user only; None if the cluster is stopped."""
-        return self._folder
-
-    @property
     def name(self) -> str:
         """Name for `ptynb ps` and `ptynb.attach`; empty if the cluster is stopped."""
-        return "" if self._folder is None else self._folder.name
+        return "" if self.folder is None else self.folder.name
 
     def __len__(self) -> int:
         return self._count
@@ -453,9 +430,9 @@ class Cluster:
         return self._caller is not None
 
     def _running(self) -> tuple[Path, Launcher]:
-        if self._folder is None or self._launcher is None:
+        if self.folder is None or self._launcher is None:
             raise _stopped()
-        return self._folder, self._launcher
+        return self.folder, self._launcher
 
     # Start and stop
 
@@ -517,7 +494,7 @@ class Cluster:
             self._plan = plan_of([found[rank] for rank in range(len(self))])
         self._describe(folder, launcher)
         self._hold(folder)
-        self._selftest = run_selftest(self)
+        self.selftest = run_selftest(self)
         for note in self._plan.notes:
             warnings.warn(note, PtynbWarning, stacklevel=5)
 
@@ -616,7 +593,7 @@ class Cluster:
 
     def _stop(self) -> None:
         atexit.unregister(self._at_exit)
-        folder, launcher = self._folder, self._launcher
+        folder, launcher = self.folder, self._launcher
         if folder is None or launcher is None:
             return
         _held.pop(folder, None)
@@ -661,7 +638,7 @@ class Cluster:
     @property
     def ended_from_outside(self) -> bool:
         """Whether `ptynb stop` ends or has ended the cluster; its engines write a checkpoint then."""
-        folder = self._folder
+        folder = self.folder
         return folder is not None and ((folder / "stopping.json").exists() or not folder.exists())
 
     # Engines
@@ -815,7 +792,7 @@ class Cluster:
             Sorted by name, ranks in their order.
         """
         pattern = "*.log" if rank is None else f"*rank{rank}.log"
-        found = [] if self._folder is None else (self._folder / "log").glob(pattern)
+        found = [] if self.folder is None else (self.folder / "log").glob(pattern)
         return sorted(found, key=lambda path: natural_order(path.name))
 
     def suspended(self, rank: int) -> str:
@@ -939,7 +916,7 @@ class Cluster:
         """Backend of the gradients, and its bandwidth."""
         if len(self) == 1:
             return ""
-        bandwidth = None if self._selftest is None else self._selftest.bandwidth
+        bandwidth = None if self.selftest is None else self.selftest.bandwidth
         speed = "" if bandwidth is None else f" ({gigabytes(bandwidth)}/s)"
         return f", {self.plan.reason or self.plan.backend}{speed}"
 

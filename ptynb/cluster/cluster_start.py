@@ -8,7 +8,6 @@ from typing import Any
 from ptynb.cluster.cluster import Cluster, Report
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
-from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
 from ptynb.settings.cluster_options import QUEUED, ClusterSection
 
@@ -41,9 +40,7 @@ def check(chosen: ClusterSection) -> None:
         scheduler_commands.require(SCHEDULERS[chosen.kind].title, SCHEDULERS[chosen.kind].submit[0])
         scheduler_commands.template(chosen.template)
     if chosen.kind == "slurm":
-        scheduler_commands.require("Slurm", "sbatch")
-        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
-        allocation, _ = slurm_commands.choose(wanted)
+        allocation, _ = slurm_commands.choose(chosen)
         if not chosen.address:
             slurm_commands.own_address(allocation.partition)
 
@@ -52,7 +49,7 @@ def _arguments(chosen: ClusterSection) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional and the keyword arguments; hosts without numbers of engines are a list of names."""
     given = chosen.model_dump(exclude={"kind"}, exclude_defaults=True)
     first = [given.pop(name) for name in ("engines", "hosts") if name in given]
-    if chosen.kind in SCHEDULERS:
+    if chosen.kind in SCHEDULERS and chosen.kind != "slurm":
         given = {"launcher": chosen.kind, **given}
     if chosen.kind == "ssh" and not any(chosen.hosts.values()):
         first = [[*chosen.hosts]]

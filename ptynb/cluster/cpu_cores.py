@@ -28,11 +28,11 @@ def numa_nodes(folder: Path = NODES) -> tuple[tuple[int, ...], ...]:
         return ()
     usable = os.sched_getaffinity(0)
     nodes = sorted(folder.glob("node[0-9]*/cpulist"), key=lambda file: natural_order(file.parent.name))
-    listed = [_cores(file.read_text()) for file in nodes]
+    listed = [numbers(file.read_text()) for file in nodes]
     return tuple(tuple(sorted(found)) for cores in listed if (found := usable.intersection(cores)))
 
 
-def _cores(text: str) -> set[int]:
+def numbers(text: str) -> set[int]:
     """Return the numbers in a list such as "0-3,8"."""
     found = set[int]()
     for part in text.strip().split(","):

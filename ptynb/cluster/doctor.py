@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -92,9 +93,8 @@ def examine(n: int | None, device: str) -> Examination:
     if plan is not None:
         engines = "; ".join(f"rank {engine.rank}: {engine.identity}" for engine in plan.engines)
         facts += [("Engines", engines), ("Exchange by", plan.reason)]
-        problems += _memory_problems(plan, free)
     facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
-    problems += [*_package_problems(), *_gpu_problems(gpus), *_backend_problems(plan), *_system_problems()]
+    problems += _problems(plan, gpus, free)
     notes = (*(plan.notes if plan is not None else ()), *_triton_notes(gpus))
     return Examination(tuple(facts), tuple(problems), notes)
 
@@ -132,30 +132,34 @@ def _version(name: str) -> str:
         return f"{name} missing"
 
 
-def _package_problems() -> list[str]:
-    return [
-        f"The package {name} is not installed; install ptynb again with pip."
-        for name in PACKAGES
-        if _version(name).endswith(" missing")
-    ]
-
-
-def _memory_problems(plan: ClusterPlan, free: int) -> list[str]:
-    needed = MEMORY_PER_ENGINE * len(plan.engines)
-    if needed <= free:
-        return []
-    return [
-        f"{len(plan.engines)} engines need about {needed / 2**30:.0f} GiB without patterns, and "
-        f"{free / 2**30:.1f} GiB are free; use fewer engines, or end other programs."
-    ]
-
-
-def _gpu_problems(gpus: tuple[GPU, ...]) -> list[str]:
-    if not gpus:
-        return []
-    if torch.version.cuda is None:
-        return ["There are GPUs, and the installed torch is a CPU build; install a CUDA build (pytorch.org)."]
-    return []
+def _problems(plan: ClusterPlan | None, gpus: tuple[GPU, ...], free: int) -> Iterator[str]:
+    """Yield what would fail, with remedies. plan: None if there is none. free: memory [bytes]."""
+    engines = 0 if plan is None else len(plan.engines)
+    needed = MEMORY_PER_ENGINE * engines
+    if needed > free:
+        yield (
+            f"{engines} engines need about {needed / 2**30:.0f} GiB without patterns, and {free / 2**30:.1f} GiB are "
+            "free; use fewer engines, or end other programs."
+        )
+    for name in PACKAGES:
+        if _version(name).endswith(" missing"):
+            yield f"The package {name} is not installed; install ptynb again with pip."
+    if gpus and torch.version.cuda is None:
+        yield "There are GPUs, and the installed torch is a CPU build; install a CUDA build (pytorch.org)."
+    # Control messages use gloo with every backend.
+    if engines > 1 and not (dist.is_available() and dist.is_gloo_available()):
+        yield f"This torch has no gloo backend for {engines} engines; install another build."
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+    except OSError as error:
+        yield f"No port can be opened on 127.0.0.1 ({error}); engines could not connect to the notebook."
+    folder = Path(jupyter_runtime_dir())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not os.access(existing, os.W_OK):
+        yield f"{existing} is not writable; set JUPYTER_RUNTIME_DIR to a writable folder."
+    if sys.platform == "linux" and not Path("/sys/class/net/lo").exists():
+        yield "There is no loopback interface 'lo'; engines on this machine could not form a group."
 
 
 def _triton_notes(gpus: tuple[GPU, ...]) -> tuple[str, ...]:
@@ -166,27 +170,3 @@ def _triton_notes(gpus: tuple[GPU, ...]) -> tuple[str, ...]:
         "Triton is not installed, so updates on a GPU take several times as long: it comes with torch's builds for "
         "CUDA on Linux.",
     )
-
-
-def _backend_problems(plan: ClusterPlan | None) -> list[str]:
-    if plan is None or len(plan.engines) == 1:
-        return []
-    if dist.is_available() and dist.is_gloo_available():  # control messages use gloo with every backend
-        return []
-    return [f"This torch has no gloo backend for {len(plan.engines)} engines; install another build."]
-
-
-def _system_problems() -> list[str]:
-    problems = []
-    try:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-    except OSError as error:
-        problems.append(f"No port can be opened on 127.0.0.1 ({error}); engines could not connect to the notebook.")
-    folder = Path(jupyter_runtime_dir())
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
-        problems.append(f"{existing} is not writable; set JUPYTER_RUNTIME_DIR to a writable folder.")
-    if sys.platform == "linux" and not Path("/sys/class/net/lo").exists():
-        problems.append("There is no loopback interface 'lo'; engines on this machine could not form a group.")
-    return problems

@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Self,
     TypedDict,
@@ -298,6 +299,19 @@ class _JobRules(_RemoteRules):
 
 
 class _SlurmRules(_JobRules):
+    template: ClassVar[None] = None
+    """Its script is not a site's own: it has to outlast its engines."""
+
+    @property
+    def per_node(self) -> int:
+        """Number of engines of each node; ranks fill the nodes in order."""
+        return self.engines_per_node or self.gpus_per_node or 1
+
+    @property
+    def engines(self) -> int:
+        """Number of engines; on one node unless `nodes` is set."""
+        return (self.nodes or 1) * self.per_node
+
     @model_validator(mode="after")
     def _one_engine_per_gpu(self) -> Self:
         if self.gpus_per_node and self.engines_per_node not in (None, 0, self.gpus_per_node):
@@ -384,17 +398,14 @@ SshCluster = _section(
 )
 JOB_CLUSTERS = (PbsCluster, LsfCluster, SgeCluster, HTCondorCluster)
 CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster, *JOB_CLUSTERS)
+SECTIONS: dict[str, type[ClusterSection]] = {section.model_fields["kind"].default: section for section in CLUSTERS}
+"""The sections by their kind."""
 QUEUED = ("slurm", "pbs", "lsf", "sge", "htcondor")
 """Kinds of clusters whose start may wait in a queue."""
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
 else:
     AnyCluster = Annotated[Union[CLUSTERS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
-
-
-def section_of(kind: str) -> type[ClusterSection]:
-    """Return the section of this kind."""
-    return next(section for section in CLUSTERS if section.model_fields["kind"].default == kind)
 
 
 def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:

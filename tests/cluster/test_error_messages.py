@@ -74,7 +74,7 @@ def test_the_end_of_a_log_leaves_out_what_ipyparallel_writes_by_itself(tmp_path:
 
 
 def test_logs_are_those_of_the_rank_and_in_the_order_of_ranks(tmp_path: Path) -> None:
-    cluster = cast(Any, SimpleNamespace(_folder=tmp_path, folder=tmp_path))
+    cluster = cast(Any, SimpleNamespace(folder=tmp_path))
     (tmp_path / "log").mkdir()
     for rank in (1, 2, 10, 11):
         (tmp_path / "log" / f"engine-rank{rank}.log").write_text(f"of rank {rank}")

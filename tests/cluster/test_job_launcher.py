@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,11 +23,12 @@ from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import job_launcher, scheduler_commands
 from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS
-from ptynb.polling import wait_until
-from ptynb.settings.cluster_options import QUEUED, ClusterSection, section_of
+from ptynb.settings.cluster_options import QUEUED, SECTIONS, ClusterSection
+from tests import waiting
 from tests.raising import raises
 
 NAME = "ptynb-1"
+until = partial(waiting.until, seconds=20)
 STAND_IN = """
 import json, os, signal, sys, time
 from pathlib import Path
@@ -39,12 +41,7 @@ time.sleep(60)
 """
 
 
-def until(condition: object, seconds: float = 20) -> None:
-    assert callable(condition)
-    assert wait_until(condition, seconds)
-
-
-@pytest.fixture(params=SCHEDULERS)
+@pytest.fixture(params=[name for name in SCHEDULERS if name != "slurm"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A scheduler whose commands are the stub."""
     name: str = request.param
@@ -66,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def launcher_of(kind: str, folder: Path, command: tuple[str, ...] | None = None) -> JobLauncher:
-    options = section_of(kind)(engines=2, device="cpu", cpus_per_engine=3)
+    options = SECTIONS[kind](engines=2, device="cpu", cpus_per_engine=3)
     return JobLauncher(options, NAME, folder, command=command or (sys.executable, "-S", "-c", STAND_IN, str(folder)))
 
 
@@ -151,21 +148,21 @@ GPU_JOB = {"engines": 2, "time": "1-2:30", "memory": "64G", "account": "beam", "
 def test_a_script_has_what_was_asked_for(
     kind: str, values: dict[str, object], expected: list[str], tmp_path: Path
 ) -> None:
-    options = section_of(kind)(**GPU_JOB, **values)
-    lines = scheduler_commands.script(options, NAME, tmp_path, 3, ["true"]).splitlines()
+    options = SECTIONS[kind](**GPU_JOB, **values)
+    lines = scheduler_commands.engine_script(options, NAME, tmp_path, 3, ["true"]).splitlines()
     assert {*expected} <= {*lines}
-    without = scheduler_commands.script(section_of(kind)(device="cpu"), NAME, tmp_path, 3, ["true"])
+    without = scheduler_commands.engine_script(SECTIONS[kind](device="cpu"), NAME, tmp_path, 3, ["true"])
     assert not [word for word in ("gpu", "walltime", "-W", "-q ", "mem", "account") if word in without]
     if kind == "htcondor":
         with raises("argument.conflict", "no queues"):
-            scheduler_commands.script(section_of(kind)(queue="gpu"), NAME, tmp_path, 0, ["true"])
+            scheduler_commands.engine_script(SECTIONS[kind](queue="gpu"), NAME, tmp_path, 0, ["true"])
 
 
 def test_a_site_has_a_template_of_its_own(tmp_path: Path) -> None:
     template = tmp_path / "job.sh"
     template.write_text("#!/bin/bash\n{header}\n#PBS -l place=excl\nmodule load cuda/${VERSION}\n{command}\n")
-    options = section_of("pbs")(template=str(template))
-    text = scheduler_commands.script(options, NAME, tmp_path, 0, ["true"])
+    options = SECTIONS["pbs"](template=str(template))
+    text = scheduler_commands.engine_script(options, NAME, tmp_path, 0, ["true"])
     lines = text.splitlines()
     assert lines[:2] == ["#!/bin/bash", f"#PBS -N {NAME}"]
     assert lines.index("module load cuda/${VERSION}") < lines.index("true &")
@@ -173,7 +170,7 @@ def test_a_site_has_a_template_of_its_own(tmp_path: Path) -> None:
     template.write_text("#!/bin/sh\n{header}\n")
     for path, told in ((str(template), "has no {command}"), ("/no/such/file", "cannot be read")):
         with raises("argument.invalid-value", told):
-            scheduler_commands.script(section_of("pbs")(template=path), NAME, tmp_path, 0, ["true"])
+            scheduler_commands.engine_script(SECTIONS["pbs"](template=path), NAME, tmp_path, 0, ["true"])
 
 
 @pytest.mark.parametrize(
@@ -217,13 +214,13 @@ def test_commands_that_fail_are_told(kind: str, tmp_path: Path, monkeypatch: pyt
         scheduler_commands.submit(kind, "")
     monkeypatch.setenv("PATH", "/nowhere")
     with raises("scheduler.not-installed", f"login node of the {SCHEDULERS[kind].title} cluster"):
-        check(section_of(kind)())
+        check(SECTIONS[kind]())
 
 
 @pytest.mark.parametrize("kind", ["pbs"], indirect=True)
 def test_a_cluster_of_jobs_runs_and_refuses_what_it_cannot_be(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    options: ClusterSection = section_of(kind)(engines=1, device="cpu", cpus_per_engine=1, queue="gpu")
+    options: ClusterSection = SECTIONS[kind](engines=1, device="cpu", cpus_per_engine=1, queue="gpu")
     assert python_of(options) == "pt.Cluster(1, launcher='pbs', device='cpu', cpus_per_engine=1, queue='gpu')"
     with pt.Cluster(1, launcher="pbs", device="cpu", cpus_per_engine=1, address="127.0.0.2", report=told.append) as one:
         assert [engine["rank"] for engine in one.status()] == [0]
@@ -237,7 +234,7 @@ def test_a_cluster_of_jobs_runs_and_refuses_what_it_cannot_be(kind: str, monkeyp
     monkeypatch.setattr(pt.Cluster, "start", lambda self: setattr(self, "_plan", plan_cluster(1, "cpu", (), 1)))
     with raises("gpu.not-found", "Each job of pbs requested a GPU"):
         pt.Cluster(1, launcher="pbs", cpus_per_engine=1, address="127.0.0.2", report=None)
-    assert {*QUEUED} == {"slurm", *SCHEDULERS}
+    assert {*QUEUED} == {*SCHEDULERS}
     for wrong, told_of in (({"launcher": "slurm"}, "Cluster.slurm"), ({"launcher": "pbs", "threads": 2}, "threads")):
         with raises("argument.invalid-value", told_of):
             pt.Cluster(**wrong)  # type: ignore[arg-type]

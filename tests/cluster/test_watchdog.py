@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from ptynb.cluster.lifetime import watchdog
+from tests.waiting import until
 
 SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
 STUBBORN_FAMILY = ["sh", "-c", "trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' & echo $!; wait"]
@@ -52,13 +53,6 @@ def held(folder, pid, start, lease=0.0):
     return folder
 
 
-def until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.02)
-
-
 def test_alive_is_the_same_id_begun_at_the_same_time():
     begun = psutil.Process().create_time()
     assert watchdog.is_alive(os.getpid(), begun)
@@ -91,13 +85,10 @@ def test_a_listed_process_and_its_child_are_ended_even_if_they_ignore_term(start
 def test_a_process_with_another_start_time_is_left_alone(start, tmp_path):
     spared, begun = start(SLEEPER)
     doomed, its_begin = start(SLEEPER)
+    watchdog.end_processes(tmp_path)  # there is no list yet
     watchdog.end_processes(listed(tmp_path, (spared, begun - 100), (doomed, its_begin)))
     assert watchdog.is_alive(spared.pid, begun)
     assert not watchdog.is_alive(doomed.pid, its_begin)
-
-
-def test_a_folder_without_a_list_is_no_error(tmp_path):
-    watchdog.end_processes(tmp_path)
 
 
 def test_it_leaves_when_the_folder_is_gone_and_touches_nothing(start, tmp_path):

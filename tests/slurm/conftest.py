@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ptynb.cluster.launchers import slurm_commands
-from ptynb.cluster.launchers.slurm_commands import Allocation
+from ptynb.settings.cluster_options import SlurmCluster
 from tests.slurm.daemons import PARTITIONS, Slurm
 from tests.slurm.runs import Run
 
@@ -29,7 +29,7 @@ def limited(daemons: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with pytest.MonkeyPatch.context() as environment:
         for name, value in daemons.environment.items():
             environment.setenv(name, value)
-        run = Run(tmp_path_factory.mktemp("limited"), Allocation(time="1", partition="limited"))
+        run = Run(tmp_path_factory.mktemp("limited"), SlurmCluster(nodes=1, time="1", partition="limited"))
         run.start()
         slurm_commands.ask("scontrol", "update", f"jobid={run.launcher.job}", "endtime=now")
         yield run

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
+from ptynb.settings.cluster_options import ClusterSection
 
 STAND_IN = """
 import json, os, sys, time
@@ -35,7 +35,7 @@ def until(condition: Callable[[], object], seconds: float = 15) -> None:
 class Run:
     """A launcher and what its stand-ins wrote."""
 
-    def __init__(self, folder: Path, allocation: Allocation, job: str = "") -> None:
+    def __init__(self, folder: Path, allocation: ClusterSection, job: str = "") -> None:
         self.folder = folder
         command = (sys.executable, "-S", "-c", STAND_IN, str(folder))
         self.launcher = SlurmLauncher(allocation, NAME, folder, job=job, command=command)

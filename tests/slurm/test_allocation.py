@@ -14,24 +14,25 @@ import pytest
 import ptynb as pt
 from ptynb.cluster.engine_main import complete
 from ptynb.cluster.launchers import slurm_commands
-from ptynb.cluster.launchers.slurm_commands import Allocation, JobState, own_gpu
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, clean
+from ptynb.cluster.launchers.slurm_commands import JobState, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
-from ptynb.settings.cluster_options import SlurmCluster
+from ptynb.settings.cluster_options import ClusterSection, SlurmCluster
 from tests.raising import raises
 
 
 @pytest.mark.parametrize("time", ["", "90", "2-12:30:00"])
-def test_options_of_sbatch_follow_from_those_of_a_cluster(time: str) -> None:
-    allocation = Allocation.of(SlurmCluster(nodes=3, time=time, gpus_per_node=0, partition=""))
-    assert allocation == Allocation(nodes=3, time=time)
-    assert (f"--time={time}" in allocation.options()) == bool(time)
+def test_options_of_sbatch_follow_from_those_of_a_cluster(time: str, tmp_path: Path) -> None:
+    chosen = SlurmCluster(nodes=3, time=time, gpus_per_node=0, partition="")
+    options = SCHEDULERS["slurm"].header(chosen, "ptynb-1", tmp_path)
+    assert (f"--time={time}" in options) == bool(time)
+    assert not [option for option in options if option.startswith(("--gres", "--partition"))]
 
 
-def test_ranks_fill_one_node_after_the_other() -> None:
-    allocation = Allocation(nodes=2, gpus_per_node=3)
+def test_engines_are_counted_by_node() -> None:
+    allocation = SlurmCluster(nodes=2, gpus_per_node=3)
     assert allocation.engines == 6
-    assert [allocation.place(rank) for rank in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    assert (Allocation(nodes=2).per_node, Allocation(engines_per_node=5).per_node) == (1, 5)
+    assert (SlurmCluster(nodes=2).per_node, SlurmCluster(nodes=1, engines_per_node=5).per_node) == (1, 5)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_an_engine_of_slurm_knows_rank_gpu_and_threads() -> None:
     ],
 )
 def test_engines_that_srun_has_seen_end(wrote: str, dead: list[int], tmp_path: Path) -> None:
-    launcher = SlurmLauncher(Allocation(nodes=2, engines_per_node=2), "ptynb-1", tmp_path)
+    launcher = SlurmLauncher(SlurmCluster(nodes=2, engines_per_node=2), "ptynb-1", tmp_path)
     launcher.log.parent.mkdir()
     launcher.log.write_text(wrote)
     assert launcher.dead() == dead
@@ -143,7 +144,7 @@ def test_a_state_in_words(state: JobState, told: str) -> None:
     assert state.words(NOON) == told
 
 
-def offered(*lines: str, **environment: str) -> Allocation:
+def offered(*lines: str, **environment: str) -> ClusterSection:
     head = "JobId=7 JobState=RUNNING Partition=gpu Account=(null) NumNodes=2 TRES=cpu=8,gres/gpu=4"
     return slurm_commands.offered(" ".join([head, *lines]), environment)
 
@@ -151,21 +152,21 @@ def offered(*lines: str, **environment: str) -> Allocation:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (["Nodes=n[1-2] CPU_IDs=0-3,8 Mem=0 GRES="], Allocation(nodes=2, engines_per_node=1, cpus_per_engine=5)),
+        (["Nodes=n[1-2] CPU_IDs=0-3,8 Mem=0 GRES="], SlurmCluster(nodes=2, engines_per_node=1, cpus_per_engine=5)),
         (
             ["Nodes=n1 CPU_IDs=0-7 Mem=9 GRES=gpu:a100:2(IDX:0-1)", "Nodes=n2 CPU_IDs=0-3 Mem=9 GRES=gpu:2(IDX:1,3)"],
-            Allocation(nodes=2, gpus_per_node=2, cpus_per_engine=2),
+            SlurmCluster(nodes=2, gpus_per_node=2, cpus_per_engine=2),
         ),
         (
             ["Nodes=n[1-2] CPU_IDs=5 Mem=0 GRES=gpu:a100:1(IDX:0),gpu:v100:2(IDX:1-2),nic:1"],
-            Allocation(nodes=2, gpus_per_node=3, cpus_per_engine=1),
+            SlurmCluster(nodes=2, gpus_per_node=3, cpus_per_engine=1),
         ),
     ],
 )
-def test_what_a_job_offers(lines: list[str], expected: Allocation) -> None:
+def test_what_a_job_offers(lines: list[str], expected: ClusterSection) -> None:
     found = offered(*lines)
     assert found.partition == "gpu"
-    assert Allocation(**{**vars(found), "partition": ""}) == expected
+    assert found.model_copy(update={"partition": None}) == expected
 
 
 def test_unequal_gpus_are_not_halved_silently_and_equal_ones_are_taken() -> None:
@@ -199,9 +200,9 @@ def test_without_a_job_around_one_is_asked_for(
 
 
 def test_a_script_says_what_was_asked_for_and_no_secret(tmp_path: Path) -> None:
-    wanted = Allocation(nodes=2, gpus_per_node=4, cpus_per_engine=8, time="01:00:00", partition="gpu", account="beam",
+    wanted = SlurmCluster(nodes=2, gpus_per_node=4, cpus_per_engine=8, time="01:00:00", partition="gpu", account="beam",
                         memory="64G", extra=("--qos=high", '--comment=a "b" c'))  # fmt: skip
-    lines = slurm_commands.script(wanted, "ptynb-1", tmp_path, ["srun", "true"]).splitlines()
+    lines = slurm_commands.script(wanted, "ptynb-1", tmp_path / "log/job.log", ["srun", "true"]).splitlines()
     options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
     for expected in ("--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=8", "--gres=gpu:4", "--time=01:00:00",
                      "--partition=gpu", "--account=beam", "--mem=64G", "--qos=high", "--no-kill"):  # fmt: skip
@@ -217,7 +218,7 @@ def test_a_folder_of_any_name_is_one_word_of_a_script(tmp_path: Path) -> None:
     (stubs / "squeue").write_text("#!/bin/sh\n")
     (stubs / "squeue").chmod(0o700)
     environment = {"PATH": f"{stubs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
-    text = slurm_commands.script(Allocation(), "ptynb-1", there, ["test", "-d", str(there)])
+    text = slurm_commands.script(SlurmCluster(nodes=1), "ptynb-1", there / "log/job.log", ["test", "-d", str(there)])
     for expected in (0, 3):
         done = subprocess.run(
             ["sh"], input=text, env=environment, cwd=tmp_path, text=True, capture_output=True, check=False
@@ -227,10 +228,10 @@ def test_a_folder_of_any_name_is_one_word_of_a_script(tmp_path: Path) -> None:
         if there.exists():
             there.rmdir()
     with raises("argument.invalid-value", "SBATCH --uid=0"):
-        slurm_commands.script(Allocation(), "ptynb-1", tmp_path / "a\n#SBATCH --uid=0", ["true"])
+        slurm_commands.script(SlurmCluster(nodes=1), "ptynb-1", tmp_path / "a\n#SBATCH --uid=0/log/job.log", ["true"])
 
 
 def test_a_surrounding_step_leaves_no_trace_in_what_is_asked() -> None:
     environment = {"SLURM_NTASKS": "7", "SLURM_CONF": "/etc/x", "SQUEUE_FORMAT": "%i", "PMIX_RANK": "1",
                    "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}  # fmt: skip
-    assert slurm_commands.clean(environment) == {"SLURM_CONF": "/etc/x", "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}
+    assert clean(environment) == {"SLURM_CONF": "/etc/x", "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}

@@ -17,8 +17,9 @@ import pytest
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
-from ptynb.cluster.launchers.slurm_commands import Allocation, own_gpu
+from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
+from ptynb.settings.cluster_options import ClusterSection, SlurmCluster
 from tests.raising import raises
 from tests.slurm.daemons import Slurm
 from tests.slurm.runs import NAME, Run, until
@@ -29,7 +30,7 @@ def runs(nodes: Slurm, folder: Path) -> Iterator[Callable[..., Run]]:
     """Makes runs that are stopped at the end."""
     made: list[Run] = []
 
-    def make(allocation: Allocation, job: str = "") -> Run:
+    def make(allocation: ClusterSection, job: str = "") -> Run:
         made.append(Run(folder, allocation, job))
         return made[-1]
 
@@ -41,12 +42,12 @@ def runs(nodes: Slurm, folder: Path) -> Iterator[Callable[..., Run]]:
 @pytest.fixture
 def job(nodes: Slurm) -> Iterator[str]:
     """The number of a job of two nodes, as salloc gives one."""
-    made = slurm_commands.submit(
-        "#!/bin/sh\n#SBATCH --nodes=2 --cpus-per-task=4 --gres=gpu:2 --output=/dev/null\nsleep 600\n"
+    made = scheduler_commands.submit(
+        "slurm", "#!/bin/sh\n#SBATCH --nodes=2 --cpus-per-task=4 --gres=gpu:2 --output=/dev/null\nsleep 600\n"
     )
     until(lambda: slurm_commands.state(made).name == "RUNNING")
     yield made
-    slurm_commands.cancel(made)
+    scheduler_commands.cancel("slurm", [made])
     until(lambda: slurm_commands.state(made).over)
 
 
@@ -55,7 +56,7 @@ def alive(engine: dict[str, str]) -> bool:
 
 
 def test_a_job_on_two_nodes_has_every_rank_once_and_is_gone_after_stop(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=2, time="00:10:00"))
+    run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=2, time="00:10:00"))
     engines = run.start()
     assert sorted(engines) == [0, 1, 2, 3]
     assert [engines[rank]["SLURMD_NODENAME"] for rank in range(4)] == ["n1", "n1", "n2", "n2"]
@@ -78,18 +79,20 @@ def test_a_job_on_two_nodes_has_every_rank_once_and_is_gone_after_stop(runs: Cal
 
 
 def test_each_engine_of_a_node_has_a_gpu_of_its_own(runs: Callable[..., Run]) -> None:
-    engines = runs(Allocation(nodes=2, gpus_per_node=2)).start()
+    engines = runs(SlurmCluster(nodes=2, gpus_per_node=2)).start()
     assert [own_gpu(engines[rank]) for rank in range(4)] == ["0", "1", "0", "1"]
 
 
 def test_gpus_that_slurm_binds_to_tasks_are_theirs(runs: Callable[..., Run]) -> None:
-    engines = runs(Allocation(nodes=2, gpus_per_node=2, extra=("--gpus-per-task=1",))).start()
+    engines = runs(SlurmCluster(nodes=2, gpus_per_node=2, extra=("--gpus-per-task=1",))).start()
     assert [own_gpu(engines[rank]) for rank in range(4)] == ["0", "1", "0", "1"]
 
 
 def test_a_job_that_waits_says_why_and_until_when(runs: Callable[..., Run], nodes: Slurm) -> None:
-    full = slurm_commands.submit("#!/bin/sh\n#SBATCH --nodes=2 --exclusive --time=30 --output=/dev/null\nsleep 600\n")
-    run = runs(Allocation(nodes=1, engines_per_node=2, time="5"))
+    full = scheduler_commands.submit(
+        "slurm", "#!/bin/sh\n#SBATCH --nodes=2 --exclusive --time=30 --output=/dev/null\nsleep 600\n"
+    )
+    run = runs(SlurmCluster(nodes=1, engines_per_node=2, time="5"))
     run.launcher.start(range(2))
     expected = f"job {run.launcher.job} waits in the queue (waiting for resources; may start at "
     until(lambda: run.launcher.news().startswith(expected), 30)
@@ -98,13 +101,13 @@ def test_a_job_that_waits_says_why_and_until_when(runs: Callable[..., Run], node
     assert 28 <= in_minutes <= 31  # when the other's time is over
     assert not run.launcher.failed()
     assert run.launcher.dead() == []
-    slurm_commands.cancel(full)
+    scheduler_commands.cancel("slurm", [full])
     until(lambda: len(run.came()) == 2)
     until(lambda: run.launcher.news() == f"job {run.launcher.job} runs on n1", 20)
 
 
 def test_a_waiting_job_is_cancelled_at_once(runs: Callable[..., Run], nodes: Slurm) -> None:
-    run = runs(Allocation(nodes=1, extra=("--begin=now+1hour",)))
+    run = runs(SlurmCluster(nodes=1, extra=("--begin=now+1hour",)))
     run.launcher.start([0])
     job = run.launcher.job
     until(lambda: "its begin time is in the future" in run.launcher.news())
@@ -117,11 +120,13 @@ def test_a_waiting_job_is_cancelled_at_once(runs: Callable[..., Run], nodes: Slu
 @pytest.mark.parametrize(
     ("allocation", "told"),
     [
-        (Allocation(time="01:00:00", partition="short"), "its time limit exceeds that of the partition"),
-        (Allocation(nodes=3), "its number of nodes exceeds the limit of the partition"),
+        (SlurmCluster(nodes=1, time="01:00:00", partition="short"), "its time limit exceeds that of the partition"),
+        (SlurmCluster(nodes=3), "its number of nodes exceeds the limit of the partition"),
     ],
 )
-def test_a_job_that_can_never_start_is_an_error(runs: Callable[..., Run], allocation: Allocation, told: str) -> None:
+def test_a_job_that_can_never_start_is_an_error(
+    runs: Callable[..., Run], allocation: ClusterSection, told: str
+) -> None:
     run = runs(allocation)
     run.launcher.start(range(allocation.engines))
     until(run.launcher.failed)
@@ -131,22 +136,24 @@ def test_a_job_that_can_never_start_is_an_error(runs: Callable[..., Run], alloca
 @pytest.mark.parametrize(
     ("allocation", "told"),
     [
-        (Allocation(partition="nowhere"), "invalid partition"),
+        (SlurmCluster(nodes=1, partition="nowhere"), "invalid partition"),
         (
-            Allocation(gpus_per_node=9, cpus_per_engine=1),
+            SlurmCluster(nodes=1, gpus_per_node=9, cpus_per_engine=1),
             "Requested node configuration is not available",
         ),
-        (Allocation(memory="100G"), "Memory specification can not be satisfied"),
-        (Allocation(extra=("--no-such-option",)), "unrecognized option"),
+        (SlurmCluster(nodes=1, memory="100G"), "Memory specification can not be satisfied"),
+        (SlurmCluster(nodes=1, extra=("--no-such-option",)), "unrecognized option"),
     ],
 )
-def test_what_slurm_refuses_is_said_in_its_words(runs: Callable[..., Run], allocation: Allocation, told: str) -> None:
+def test_what_slurm_refuses_is_said_in_its_words(
+    runs: Callable[..., Run], allocation: ClusterSection, told: str
+) -> None:
     with raises("scheduler.command-failed", "sbatch", told):
         runs(allocation).launcher.start(range(allocation.engines))
 
 
 def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(nodes=2, gpus_per_node=2))
+    run = runs(SlurmCluster(nodes=2, gpus_per_node=2))
     engines = run.start()
     for rank in (1, 3):
         os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
@@ -173,7 +180,7 @@ def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(ru
 
 
 def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1))
+    run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1))
     engines = run.start()
     until(lambda: run.launcher.news().endswith("runs on n1, n2"))
     slurm_commands.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
@@ -187,7 +194,7 @@ def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) 
 
 
 def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(nodes=2))
+    run = runs(SlurmCluster(nodes=2))
     engines = run.start()
     slurm_commands.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     until(run.launcher.failed)
@@ -207,7 +214,7 @@ def test_the_time_limit_is_named(nodes: Slurm, limited: Run) -> None:
 
 
 def test_a_program_that_is_missing_is_told_with_what_slurm_wrote(nodes: Slurm, folder: Path) -> None:
-    launcher = SlurmLauncher(Allocation(), NAME, folder, command=("/no/such/python",))
+    launcher = SlurmLauncher(SlurmCluster(nodes=1), NAME, folder, command=("/no/such/python",))
     launcher.start([0])
     until(launcher.failed)
     assert "failed (exit code 127)" in launcher.failed()
@@ -216,7 +223,7 @@ def test_a_program_that_is_missing_is_told_with_what_slurm_wrote(nodes: Slurm, f
 
 
 def test_a_folder_that_the_nodes_can_not_write_is_named(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(extra=("--hold",)))
+    run = runs(SlurmCluster(nodes=1, extra=("--hold",)))
     run.launcher.start([0])
     until(lambda: "(held; 'scontrol release' releases it)" in run.launcher.news())
     run.launcher.log.parent.rename(run.folder / "elsewhere")
@@ -229,9 +236,9 @@ def test_inside_a_job_a_step_of_it_is_used(runs: Callable[..., Run], job: str, m
     monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv("SLURM_NTASKS", "7")  # a step around the notebook: no option of ours
     monkeypatch.setenv("SLURM_CPU_BIND", "nonsense")
-    allocation, present = slurm_commands.choose(None)
+    allocation, present = slurm_commands.choose(SlurmCluster())
     assert present == job
-    assert allocation == Allocation(nodes=2, gpus_per_node=2, cpus_per_engine=2, partition="long")
+    assert allocation == SlurmCluster(nodes=2, gpus_per_node=2, cpus_per_engine=2, partition="long")
     run = runs(allocation, present)
     engines = run.start()
     assert [engines[rank]["SLURMD_NODENAME"] for rank in range(4)] == ["n1", "n1", "n2", "n2"]
@@ -249,7 +256,7 @@ def test_inside_a_job_a_step_of_it_is_used(runs: Callable[..., Run], job: str, m
 
 
 def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> None:
-    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1))
+    run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1))
     engines = run.start()
     for rank in (0, 3):
         os.kill(int(engines[rank]["pid"]), signal.SIGSTOP)
@@ -267,7 +274,7 @@ def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> No
 
 @pytest.mark.parametrize("within", [False, True])
 def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: bool) -> None:
-    run = runs(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=1), job if within else "")
+    run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1), job if within else "")
     engines = run.start()
     for rank in (1, 2):
         os.kill(int(engines[rank]["pid"]), signal.SIGKILL)
@@ -294,11 +301,11 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
 def test_a_job_of_its_own_from_inside_another(runs: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CPU_BIND", "nonsense")  # of the step in which the notebook runs
     monkeypatch.setenv("SLURM_MEM_PER_CPU", "1")
-    assert sorted(runs(Allocation(nodes=2, memory="100M")).start()) == [0, 1]
+    assert sorted(runs(SlurmCluster(nodes=2, memory="100M")).start()) == [0, 1]
 
 
 def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
-    script = "from ptynb.cluster.launchers import slurm_commands; print(slurm_commands.inside())"
+    script = "from ptynb.cluster.launchers import slurm_commands; print(repr(slurm_commands.inside()))"
     told = subprocess.run(
         ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=3", sys.executable, "-c", script],
         capture_output=True,
@@ -306,34 +313,35 @@ def test_what_salloc_gives_is_what_is_found(nodes: Slurm) -> None:
         timeout=30,
         check=True,
     ).stdout
-    assert told.strip() == repr(Allocation(nodes=2, engines_per_node=2, cpus_per_engine=3, partition="long"))
+    assert told.strip() == repr(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=3, partition="long"))
 
 
 def test_a_present_job_is_neither_left_nor_overfilled_silently(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = Allocation(nodes=3)
+    wanted = SlurmCluster(nodes=3, device="cpu")
     assert slurm_commands.choose(wanted) == (wanted, "")
     with raises("slurm.no-job"):
-        slurm_commands.choose(None)
+        slurm_commands.choose(SlurmCluster())
     with raises("slurm.no-job"):
         slurm_commands.choose(wanted, within=True)
     monkeypatch.setenv("SLURM_JOB_ID", job)
     assert slurm_commands.choose(wanted, within=False) == (wanted, "")
-    assert slurm_commands.choose(Allocation(nodes=2)) == (Allocation(nodes=2, cpus_per_engine=4), job)
+    two = SlurmCluster(nodes=2, device="cpu")
+    assert slurm_commands.choose(two) == (two.model_copy(update={"cpus_per_engine": 4}), job)
     with raises("slurm.job-too-small", f"job {job}", "2 nodes of 3"):
         slurm_commands.choose(wanted)
     with raises("slurm.job-too-small", "2 GPUs on each node of 4"):
-        slurm_commands.choose(Allocation(gpus_per_node=4))
+        slurm_commands.choose(SlurmCluster(nodes=1, gpus_per_node=4))
     with raises("slurm.job-too-small", "4 cores on each node of 5"):
-        slurm_commands.choose(Allocation(cpus_per_engine=5))
+        slurm_commands.choose(SlurmCluster(nodes=1, device="cpu", cpus_per_engine=5))
     monkeypatch.setenv("SLURM_JOB_ID", "999999")
     with raises("scheduler.command-failed", "Invalid job id"):
-        slurm_commands.choose(None)
+        slurm_commands.choose(SlurmCluster())
 
 
 def test_a_forgotten_job_and_a_silent_controller(nodes: Slurm, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     assert slurm_commands.state("999999").name == "GONE"
-    slurm_commands.cancel("999999")
-    launcher = SlurmLauncher(Allocation(), NAME, folder, job="999999")
+    scheduler_commands.cancel("slurm", ["999999"])
+    launcher = SlurmLauncher(SlurmCluster(nodes=1), NAME, folder, job="999999")
     monkeypatch.setenv("SLURM_CONF", "/no/such/file")
     monkeypatch.setattr(scheduler_commands, "COMMAND_SECONDS", 0.5)
     assert launcher.news().startswith("squeue did not answer within")
@@ -353,9 +361,9 @@ def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch,
     with monkeypatch.context() as patch:
         patch.setattr(scheduler_commands, "COMMAND_SECONDS", 0.2)
         with raises("scheduler.no-answer", "sbatch"):
-            slurm_commands.submit("#!/bin/sh\n")
+            scheduler_commands.submit("slurm", "#!/bin/sh\n")
     command("login/sbatch", "echo 12")
-    assert slurm_commands.submit("#!/bin/sh\n") == "12"
+    assert scheduler_commands.submit("slurm", "#!/bin/sh\n") == "12"
     with raises("scheduler.not-installed", "squeue", "login node", "module"):
         slurm_commands.state("1")
     monkeypatch.setenv("PATH", f"{tmp_path / 'module'}:{tmp_path / 'login'}")

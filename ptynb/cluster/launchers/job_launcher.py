@@ -16,7 +16,7 @@ from ptynb.cluster.lifetime import watchdog
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
-from ptynb.settings.cluster_options import ClusterSection, section_of
+from ptynb.settings.cluster_options import SECTIONS, ClusterSection
 
 STOP_SECONDS = 60.0
 """Time limit of the end of the jobs [s]."""
@@ -56,7 +56,7 @@ class JobLauncher(Launcher):
         self._cancel(ranks)
         private_folder(self._folder / "log")
         for rank in ranks:
-            text = scheduler_commands.script(self._options, self._name, self._folder, rank, self._command)
+            text = scheduler_commands.engine_script(self._options, self._name, self._folder, rank, self._command)
             with engine_log(self._folder, rank).open("a") as log:
                 log.write(f"{SUBMITTED}\n")  # behind the end of an earlier engine
             self._jobs[rank] = scheduler_commands.submit(self.kind, text)
@@ -66,10 +66,10 @@ class JobLauncher(Launcher):
     def _cancel(self, ranks: Sequence[int]) -> None:
         scheduler_commands.cancel(self.kind, [self._jobs.pop(rank) for rank in ranks if rank in self._jobs])
 
-    def _look(self, *, fresh: bool = False) -> dict[str, str]:
+    def _look(self) -> dict[str, str]:
         """Return the last known states by job, queried every second at first and then less often."""
         now = time.monotonic()
-        due = fresh or not self._asked or now - self._asked >= scheduler_commands.interval(now - self._began)
+        due = not self._asked or now - self._asked >= scheduler_commands.interval(now - self._began)
         if self._jobs and due:
             self._asked = now
             try:
@@ -140,7 +140,7 @@ class JobLauncher(Launcher):
     @classmethod
     def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
         """Return the launcher of a running cluster, from `describe`."""
-        return cls(section_of(described["kind"])(**described["options"]), name, folder)
+        return cls(SECTIONS[described["kind"]](**described["options"]), name, folder)
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over the jobs, which the cluster's records name."""

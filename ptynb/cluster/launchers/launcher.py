@@ -81,30 +81,24 @@ class Launcher(ABC):
         return ""
 
 
-@final
-class LocalLauncher(Launcher):
-    """One process on this machine per engine of the plan."""
-
-    kind, here = "local", True
+class ProcessLauncher(Launcher):
+    """Engines of the plan with a process on this machine for each: the engine, or the ssh that started it."""
 
     def __init__(self, plan: ClusterPlan, name: str, folder: Path) -> None:
         self._plan, self._name, self._folder = plan, name, folder
         self._processes: dict[int, psutil.Process] = {}
         self._own: list[subprocess.Popen[bytes]] = []
 
-    @classmethod
-    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
-        """Return the launcher of a running cluster."""
-        return cls(plan, name, folder)
+    def _begin(
+        self, rank: int, command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        process = begin(command, self._name, self._log(rank), environment, stdin)
+        self._own.append(process)
+        self._processes[rank] = psutil.Process(process.pid)
+        return process
 
-    def start(self, ranks: Sequence[int]) -> None:
-        """Start all at the same time."""
-        for rank in ranks:
-            command = [sys.executable, "-m", "ptynb.cluster.engine_main", str(self._folder)]
-            environment = {**self._plan.engines[rank].environment, "PTYNB_GPU": "chosen"}
-            process = begin(command, self._name, self._folder / "log" / f"engine-rank{rank}.log", environment)
-            self._own.append(process)
-            self._processes[rank] = psutil.Process(process.pid)
+    def _log(self, rank: int) -> Path:
+        return self._folder / "log" / f"engine-rank{rank}.log"
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over their processes."""
@@ -116,6 +110,36 @@ class LocalLauncher(Launcher):
             process.poll()  # reaps it if it has ended
         return [rank for rank, process in self._processes.items() if not is_alive(process)]
 
+    def stop(self) -> None:
+        """Reap the processes, which were ended by the cluster's records."""
+        for process in self._own:
+            process.kill()
+            process.wait()
+        self._own.clear()
+
+    def record(self) -> dict[str, Any]:
+        """Return the processes."""
+        alive = [process for process in self._processes.values() if is_alive(process)]
+        return {"processes": [[process.pid, process.create_time()] for process in alive], "end": []}
+
+
+@final
+class LocalLauncher(ProcessLauncher):
+    """One process on this machine per engine of the plan."""
+
+    kind, here = "local", True
+
+    @classmethod
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
+        """Return the launcher of a running cluster."""
+        return cls(plan, name, folder)
+
+    def start(self, ranks: Sequence[int]) -> None:
+        """Start all at the same time."""
+        for rank in ranks:
+            command = [sys.executable, "-m", "ptynb.cluster.engine_main", str(self._folder)]
+            self._begin(rank, command, {**self._plan.engines[rank].environment, "PTYNB_GPU": "chosen"})
+
     def held(self, rank: int) -> bool:
         """Whether the process of this rank is suspended by a signal (SIGSTOP, a debugger)."""
         return is_held(self._processes[rank])
@@ -126,18 +150,6 @@ class LocalLauncher(Launcher):
             self._processes[rank].kill()
             psutil.wait_procs([self._processes[rank]], timeout=5)
         self.dead()
-
-    def stop(self) -> None:
-        """Reap the processes, which were ended by the cluster's records."""
-        for process in self._own:
-            process.kill()
-            process.wait()
-        self._own.clear()
-
-    def record(self) -> dict[str, Any]:
-        """Return the processes of the engines."""
-        alive = [process for process in self._processes.values() if is_alive(process)]
-        return {"processes": [[process.pid, process.create_time()] for process in alive], "end": []}
 
 
 def begin(

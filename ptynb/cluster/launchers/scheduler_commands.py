@@ -1,4 +1,4 @@
-"""Commands of schedulers, and the jobs of those that start one job for each engine: PBS, LSF, SGE and HTCondor.
+"""Commands and scripts of schedulers: Slurm, and PBS, LSF, SGE and HTCondor, with one job for each engine.
 
 A scheduler is one entry of `SCHEDULERS`: the commands that submit, list and cancel jobs, how their output is read, and
 the header of a job's script. As a program this cancels jobs, for `ptynb stop` and the watchdog, which need not know
@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptynb.exceptions import ClusterError
@@ -31,6 +31,8 @@ USUAL_CORES = 4
 """Default number of cores of an engine: it computes, reads frames, answers and writes checkpoints at the same time."""
 TEMPLATE = "#!/bin/sh\n{header}\n{command}\n"
 """Default template of a job's script."""
+KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
+"""Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSAFEPATH")
 """Variables of this process that engines get. No others: schedulers show the environment of a job to all users."""
 WAITS, HELD, FAILED, ENDED = "in the queue", "held", "in an error state", "ended"
@@ -42,22 +44,26 @@ class Scheduler:
 
     submit: reads a script from standard input, and prints what `submitted` finds the job's number in. status: lists
     jobs, whose numbers follow if `by_number`; `listed` finds number and state in a line, and jobs without a line have
-    ended. states: patterns of states, and each in words. header: of a script, for options, name and log.
+    ended (a job of Slurm says more: `slurm_commands.state`). states: patterns of states, and each in words. header:
+    options in a script, for the options of a cluster, its name and a log; prefix, option: how each is written.
     """
 
     title: str
     submit: tuple[str, ...]
     submitted: str
-    status: tuple[str, ...]
+    status: tuple[str, ...] = ()
     by_number: bool = True
-    listed: str
-    states: Mapping[str, str]
+    listed: str = ""
+    states: Mapping[str, str] = field(default_factory=dict)
     cancel: tuple[str, ...]
+    prefix: str = ""
+    option: Callable[[str], str] = str
     header: Callable[[ClusterSection, str, Path], list[str]]
 
 
 GONE = re.compile(
-    r"unknown job|job has (already )?finished|state COMPLETE|is not found|no matching job|does not exist|couldn't find",
+    r"unknown job|job has (already )?finished|state COMPLETE|is not found|no matching job|does not exist|couldn't find"
+    "|invalid job id|already completing or completed",
     re.IGNORECASE,
 )
 """Messages about jobs that have ended."""
@@ -140,7 +146,42 @@ def _htcondor(options: ClusterSection, name: str, log: Path) -> list[str]:
     ]
 
 
+def _slurm(options: ClusterSection, name: str, log: Path) -> list[str]:
+    return [
+        *(f"--job-name={name}", f"--output={pattern(log)}", "--open-mode=append", "--export=ALL"),
+        "--no-requeue",  # engines that Slurm restarts would find no controller
+        "--no-kill",  # engines on other nodes continue when a node fails
+        *(f"--nodes={options.nodes}", f"--ntasks-per-node={options.per_node}", f"--cpus-per-task={cores(options)}"),
+        *([f"--gres=gpu:{options.gpus_per_node}"] if options.gpus_per_node else []),
+        *_chosen(options.time, "--time={}"),
+        *_chosen(options.partition, "--partition={}"),
+        *_chosen(options.account, "--account={}"),
+        *_chosen(options.memory, "--mem={}"),
+    ]
+
+
+def pattern(log: Path) -> str:
+    """Return a path for --output of Slurm, in which % is special."""
+    return str(log).replace("%", "%%")
+
+
+def quoted(option: str) -> str:
+    """Return an option for the header of a script, in double quotes if it has special characters."""
+    if re.fullmatch(r"[\w./:=,+@%-]+", option):
+        return option
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
+
+
 SCHEDULERS = {
+    "slurm": Scheduler(
+        title="Slurm",
+        submit=("sbatch", "--parsable"),
+        submitted=r"^(\d+)(?:;|$)",
+        cancel=("scancel", "--quiet"),
+        prefix="#SBATCH ",
+        option=quoted,
+        header=_slurm,
+    ),
     "pbs": Scheduler(
         title="PBS",
         submit=("qsub",),
@@ -149,7 +190,8 @@ SCHEDULERS = {
         listed=r"^(\d+)\S*\s+\S+\s+\S+\s+\S+\s+([A-Z])\s",
         states={"[QWT]": WAITS, "H": HELD, "[RBE]": "running", "[SU]": "suspended", "[FCXM]": ENDED},
         cancel=("qdel",),
-        header=lambda *given: [f"#PBS {option}" for option in _pbs(*given)],
+        prefix="#PBS ",
+        header=_pbs,
     ),
     "lsf": Scheduler(
         title="LSF",
@@ -160,7 +202,8 @@ SCHEDULERS = {
         states={"PEND|WAIT|PROV": WAITS, "PSUSP": HELD, "RUN|UNKWN": "running", "[US]SUSP": "suspended",
                 "DONE|EXIT|ZOMBI": ENDED},
         cancel=("bkill",),
-        header=lambda *given: [f"#BSUB {option}" for option in _lsf(*given)],
+        prefix="#BSUB ",
+        header=_lsf,
     ),
     "sge": Scheduler(
         title="SGE",
@@ -171,7 +214,8 @@ SCHEDULERS = {
         listed=r"^\s*(\d+)\s+\S+\s+\S+\s+\S+\s+(\w+)\s",
         states={".*E.*": FAILED, "h.*": HELD, ".*q.*|.*w.*": WAITS, ".*[sST].*": "suspended", "d.*|[rRt]+": "running"},
         cancel=("qdel",),
-        header=lambda *given: [f"#$ {option}" for option in _sge(*given)],
+        prefix="#$ ",
+        header=_sge,
     ),
     "htcondor": Scheduler(
         title="HTCondor",
@@ -196,43 +240,49 @@ def cores(options: ClusterSection) -> int:
     return options.cpus_per_engine or USUAL_CORES
 
 
-def script(options: ClusterSection, name: str, folder: Path, rank: int, engine: Sequence[str]) -> str:
-    """Return the script of the job of one engine, from the template if there is one. It has no secrets.
+def script(options: ClusterSection, name: str, log: Path, lines: Sequence[str]) -> str:
+    """Return the script of a job that runs lines of a shell, from the template if there is one. It has no secrets.
 
-    The engine writes to its log in the folder, and the script adds a line when it has ended: schedulers are asked
-    seldom. Raises ClusterError for a template that cannot be read, or lacks {command}.
+    log: of the script, in the folder of logs. Raises ClusterError for a template that cannot be read, or lacks
+    {command}.
     """
     scheduler = SCHEDULERS[options.kind]
+    given = (*scheduler.header(options, name, log), *(options.extra or ()))
+    header = "\n".join(scheduler.prefix + scheduler.option(one) for one in given)
+    text, command = template(options.template), "\n".join(lines)
+    if options.kind != "htcondor":
+        return text.replace("{header}", header).replace("{command}", command)
+    # Its header is a description beside the script.
+    file = log.parent.with_name(f"{log.stem}.sh")
+    file.write_text(text.replace("{header}\n", "").replace("{command}", command))
+    file.chmod(0o700)
+    return f"{header}\nexecutable = {file}\nqueue\n"
+
+
+def engine_script(options: ClusterSection, name: str, folder: Path, rank: int, engine: Sequence[str]) -> str:
+    """Return the script of the job of one engine.
+
+    The engine writes to its log in the folder, and the script adds a line when it has ended: schedulers are asked
+    seldom. Raises ClusterError, as `script`.
+    """
     variables = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     variables |= {"PTYNB_CLUSTER": name, "PTYNB_RANK": str(rank), "OMP_NUM_THREADS": str(cores(options))}
     if not wants_gpu(options):
         variables |= {"CUDA_VISIBLE_DEVICES": "", "PTYNB_GPU": "chosen"}
-    command = "\n".join(
-        [
-            test_of(folder),
-            f"exec >>{shlex.quote(str(engine_log(folder, rank)))} 2>&1",
-            *(f"export {variable}={shlex.quote(value)}" for variable, value in variables.items()),
-            f"cd {shlex.quote(os.getcwd())} || exit 3",
-            f"{shlex.join(engine)} &",
-            "engine=$!",
-            "trap 'kill -TERM $engine' TERM  # the engine writes a checkpoint",
-            "wait $engine; status=$?",
-            "while kill -0 $engine 2>/dev/null; do wait $engine; status=$?; done",
-            f'echo "{end_mark(rank)} with status $status"',
-            "exit $status",
-        ]
-    )
-    log = folder / "log" / f"job-rank{rank}.log"
-    prefix = {"pbs": "#PBS ", "lsf": "#BSUB ", "sge": "#$ "}.get(options.kind, "")
-    header = "\n".join([*scheduler.header(options, name, log), *(prefix + one for one in options.extra or ())])
-    text = template(options.template)
-    if options.kind != "htcondor":
-        return text.replace("{header}", header).replace("{command}", command)
-    # Its header is a description beside the script.
-    file = folder / f"job-rank{rank}.sh"
-    file.write_text(text.replace("{header}\n", "").replace("{command}", command))
-    file.chmod(0o700)
-    return f"{header}\nexecutable = {file}\nqueue\n"
+    lines = [
+        test_of(folder),
+        f"exec >>{shlex.quote(str(engine_log(folder, rank)))} 2>&1",
+        *(f"export {variable}={shlex.quote(value)}" for variable, value in variables.items()),
+        f"cd {shlex.quote(os.getcwd())} || exit 3",
+        f"{shlex.join(engine)} &",
+        "engine=$!",
+        "trap 'kill -TERM $engine' TERM  # the engine writes a checkpoint",
+        "wait $engine; status=$?",
+        "while kill -0 $engine 2>/dev/null; do wait $engine; status=$?; done",
+        f'echo "{end_mark(rank)} with status $status"',
+        "exit $status",
+    ]
+    return script(options, name, folder / "log" / f"job-rank{rank}.log", lines)
 
 
 def test_of(folder: Path) -> str:
@@ -274,13 +324,6 @@ def engine_log(folder: Path, rank: int) -> Path:
 def end_mark(rank: int) -> str:
     """Return the beginning of the last line in the log of an engine that has ended."""
     return f"ptynb: the engine of rank {rank} has ended"
-
-
-def quoted(option: str) -> str:
-    """Return an option for the header of a script, in double quotes if it has special characters."""
-    if re.fullmatch(r"[\w./:=,+@%-]+", option):
-        return option
-    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def submit(kind: str, text: str) -> str:
@@ -326,13 +369,16 @@ def require(title: str, name: str) -> str:
     return found
 
 
-def ask(
-    title: str,
-    *command: str,
-    text: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    allowed: re.Pattern[str] | None = None,
-) -> str:
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without variables of the present job or step of Slurm, and of the format of squeue."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in KEPT or not name.startswith(("SLURM_", "SQUEUE_", "PMI_", "PMIX_"))
+    }
+
+
+def ask(title: str, *command: str, text: str = "", allowed: re.Pattern[str] | None = None) -> str:
     """Return the output of a scheduler's command. Raises ClusterError.
 
     text: its standard input. allowed: messages of failures that are none.
@@ -342,10 +388,9 @@ def ask(
         done = subprocess.run(
             [program, *command[1:]],
             input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
             text=True,
-            env=environment,
+            env=clean(os.environ),
             timeout=COMMAND_SECONDS,
             check=False,
         )

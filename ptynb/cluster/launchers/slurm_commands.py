@@ -1,4 +1,4 @@
-"""Commands of Slurm: allocations, the state of a job, submission and cancellation.
+"""Jobs of Slurm: what is requested or offered, their script and state.
 
 Imports neither torch nor ipyparallel: an engine's process selects its GPU (`own_gpu`) before torch is loaded.
 """
@@ -11,21 +11,19 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Self
 
 from ptynb.cluster.addresses import address_towards
+from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.launchers import scheduler_commands
-from ptynb.cluster.launchers.scheduler_commands import USUAL_CORES, quoted
+from ptynb.cluster.launchers.scheduler_commands import GONE, cores
 from ptynb.exceptions import ClusterError
-from ptynb.settings.cluster_options import ClusterSection
+from ptynb.settings.cluster_options import ClusterSection, SlurmCluster
 
-KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
-"""Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
-GONE = re.compile("Invalid job id|already completing or completed")
-"""Messages about a job that has ended."""
+ask = partial(scheduler_commands.ask, "Slurm")
+"""Return the output of a Slurm command. Raises ClusterError."""
 REASONS = {
     "Resources": "waiting for resources",
     "Priority": "other jobs have priority",
@@ -63,80 +61,6 @@ ENDS = {
     "REVOKED": "was revoked",
     "GONE": "has ended, and Slurm has no record of it",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Allocation:
-    """Nodes of a Slurm cluster and the engines on them, without options that are not set.
-
-    engines_per_node: 0: one per GPU, or one per node without GPUs.
-    cpus_per_engine: processor cores of each engine, on which it reads frames and, without a GPU, computes; 0: its share
-        of the present job, or 4.
-    time: of the whole job, for example "01:00:00" or "2-12" (days-hours); empty: the partition's own limit.
-    memory: of each node, for example "64G"; empty: the partition's own.
-    extra: further options of sbatch, for example "--qos=high"; they override the others.
-    """
-
-    nodes: int = 1
-    engines_per_node: int = 0
-    gpus_per_node: int = 0
-    cpus_per_engine: int = 0
-    time: str = ""
-    partition: str = ""
-    account: str = ""
-    memory: str = ""
-    extra: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, options: ClusterSection) -> Self:
-        """Create an allocation from options of `Cluster.slurm`."""
-        fields = [name for name in cls.__dataclass_fields__ if name != "nodes"]
-        chosen = {name: value for name in fields if (value := getattr(options, name))}
-        return cls(nodes=options.nodes or 1, **chosen)
-
-    @property
-    def per_node(self) -> int:
-        """Number of engines of each node."""
-        return self.engines_per_node or self.gpus_per_node or 1
-
-    @property
-    def cores(self) -> int:
-        """Number of processor cores of each engine."""
-        return self.cpus_per_engine or USUAL_CORES
-
-    @property
-    def engines(self) -> int:
-        """Number of engines."""
-        return self.nodes * self.per_node
-
-    def place(self, rank: int) -> tuple[int, int]:
-        """Return the number of the node, and the number on it, of a rank; ranks fill the nodes in order."""
-        return divmod(rank, self.per_node)
-
-    def options(self) -> tuple[str, ...]:
-        """Return the options of sbatch."""
-        return (
-            f"--nodes={self.nodes}",
-            f"--ntasks-per-node={self.per_node}",
-            f"--cpus-per-task={self.cores}",
-            *([f"--gres=gpu:{self.gpus_per_node}"] if self.gpus_per_node else []),
-            *([f"--time={self.time}"] if self.time else []),
-            *([f"--partition={self.partition}"] if self.partition else []),
-            *([f"--account={self.account}"] if self.account else []),
-            *([f"--mem={self.memory}"] if self.memory else []),
-            *self.extra,
-        )
-
-    def lacks(self, wanted: Allocation) -> str:
-        """Return what a request needs and this allocation lacks, as text; empty if nothing."""
-        for what, has, needs in (
-            ("nodes", self.nodes, wanted.nodes),
-            ("GPUs on each node", self.gpus_per_node, wanted.gpus_per_node),
-            ("cores on each node", self.per_node * self.cores, wanted.per_node * wanted.cpus_per_engine),
-        ):
-            if has < needs:
-                return f"{has} {what} of {needs} requested"
-        return ""
 
 
 def own_gpu(environment: Mapping[str, str]) -> str:
@@ -229,67 +153,24 @@ def _expected(start: str, now: float | None) -> str:
     return "may start at " + time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", when)
 
 
-def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without variables of the present job or step, and of the format of squeue."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in KEPT or not name.startswith(("SLURM_", "SQUEUE_", "PMI_", "PMIX_"))
-    }
-
-
-def ask(*command: str, text: str | None = None, allowed: re.Pattern[str] | None = None) -> str:
-    """Return the output of a Slurm command, as `scheduler_commands.ask`."""
-    return scheduler_commands.ask("Slurm", *command, text=text, environment=clean(os.environ), allowed=allowed)
-
-
-def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) -> str:
+def script(options: ClusterSection, name: str, log: Path, run: Sequence[str]) -> str:
     """Return the script of a job that runs one command (srun) and lasts as long as it and later steps.
 
-    It has no secrets: other users may be able to read scripts.
+    log: of the script, in the folder of logs of the cluster.
     """
-    options = (
-        f"--job-name={name}",
-        f"--output={pattern(folder / 'log' / 'job.log')}",
-        "--open-mode=append",
-        "--no-requeue",  # engines that Slurm restarts would find no controller
-        "--no-kill",  # engines on other nodes continue when a node fails
-        "--export=ALL",
-        *allocation.options(),
-    )
-    return "\n".join(
-        [
-            "#!/bin/sh",
-            *(f"#SBATCH {quoted(option)}" for option in options),
-            scheduler_commands.test_of(folder),
-            shlex.join(run),
-            "status=$?",
-            "# An engine that was started again is a further step: the job lasts as long as one of them runs.",
-            "pause=1",
-            'while steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i); do',
-            '    case "$steps" in *.[0-9]*) sleep $pause ;; *) break ;; esac',
-            "    pause=10",
-            "done",
-            "exit $status",
-            "",
-        ]
-    )
-
-
-def pattern(path: Path) -> str:
-    """Return a path for --output of Slurm, in which % is special."""
-    return str(path).replace("%", "%%")
-
-
-def submit(text: str) -> str:
-    """Submit a job and return its number. Raises ClusterError."""
-    answer = ask("sbatch", "--parsable", text=text).strip().split("\n")[-1]
-    job = answer.split(";")[0]
-    if not job.isdecimal():
-        raise ClusterError(
-            f"sbatch returned {answer!r}; expected the number of a job.", code="scheduler.command-failed"
-        )
-    return job
+    lines = [
+        scheduler_commands.test_of(log.parent.parent),
+        shlex.join(run),
+        "status=$?",
+        "# An engine that was started again is a further step: the job lasts as long as one of them runs.",
+        "pause=1",
+        'while steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i); do',
+        '    case "$steps" in *.[0-9]*) sleep $pause ;; *) break ;; esac',
+        "    pause=10",
+        "done",
+        "exit $status",
+    ]
+    return scheduler_commands.script(options, name, log, lines)
 
 
 def state(job: str) -> JobState:
@@ -323,20 +204,9 @@ def hostnames(nodes: str) -> tuple[str, ...]:
     return tuple(ask("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
 
 
-def cancel(job: str) -> None:
-    """Cancel a job, or a step such as '12.0', unless it has ended. Raises ClusterError."""
-    ask("scancel", "--quiet", job, allowed=GONE)
-
-
-def present_job() -> str:
-    """Return the number of the present job (salloc, sbatch, srun), or ""."""
-    return os.environ.get("SLURM_JOB_ID", "")
-
-
-def inside() -> Allocation | None:
-    """Return the allocation of the present job, or None. Raises ClusterError if its nodes differ."""
-    job = present_job()
-    if not job:
+def inside() -> ClusterSection | None:
+    """Return what the present job has, or None. Raises ClusterError if its nodes differ."""
+    if not (job := os.environ.get("SLURM_JOB_ID", "")):
         return None
     listing = ask("scontrol", "show", "job", "--details", "--oneliner", job)
     if (found := _field(listing, "JobState")) != "RUNNING":
@@ -347,11 +217,11 @@ def inside() -> Allocation | None:
     return offered(listing, os.environ)
 
 
-def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
-    """Return the allocation in the output of `scontrol show job --details --oneliner`."""
+def offered(listing: str, environment: Mapping[str, str]) -> ClusterSection:
+    """Return what a job has, by the output of `scontrol show job --details --oneliner`."""
     shares = [
-        (nodes, _counted(cores), sum(int(number) for number in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", resources)))
-        for nodes, cores, resources in re.findall(r"\sNodes=(\S+) CPU_IDs=(\S+) \S* GRES=(\S*)", listing)
+        (nodes, len(numbers(own)), sum(int(number) for number in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", resources)))
+        for nodes, own, resources in re.findall(r"\sNodes=(\S+) CPU_IDs=(\S+) \S* GRES=(\S*)", listing)
     ]
     if not shares:
         raise ClusterError(
@@ -366,53 +236,17 @@ def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
             code="slurm.unequal-nodes",
         )
     tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
-    engines = 0 if max(gpus) else int(tasks) if tasks.isdecimal() else 1
-    cores = min(number for _, number, _ in shares)
-    return Allocation(
+    engines = None if max(gpus) else int(tasks) if tasks.isdecimal() else 1
+    return SlurmCluster.model_construct(  # not validated: it is Slurm's
         nodes=int(_field(listing, "NumNodes") or len(shares)),
         engines_per_node=engines,
-        gpus_per_node=max(gpus),
-        cpus_per_engine=max(1, cores // (engines or max(gpus))),
-        partition=_field(listing, "Partition"),
-        account=_field(listing, "Account"),
+        gpus_per_node=max(gpus) or None,
+        cpus_per_engine=max(1, min(number for _, number, _ in shares) // (engines or max(gpus))),
+        partition=_field(listing, "Partition") or None,
     )
 
 
-def _counted(ranges: str) -> int:
-    """Return the count of numbers in '0-3,8'."""
-    bounds = [[int(end) for end in part.split("-")] for part in ranges.split(",")]
-    return sum(part[-1] - part[0] + 1 for part in bounds)
-
-
-def requested(nodes: int | None, device: str, allocation: Allocation) -> Allocation | None:
-    """Return the requested allocation; None: all of the present job.
-
-    nodes: None: those of the present job. Raises ClusterError if device and GPUs contradict each other.
-    """
-    gpus, engines = allocation.gpus_per_node, allocation.engines_per_node
-    if device == "cpu" and gpus:
-        raise ClusterError(
-            f"device is 'cpu' and gpus_per_node is {gpus}; omit one of them.",
-            code="argument.conflict",
-            fields=("gpus_per_node", "device"),
-        )
-    if nodes is None and not gpus and not engines and device != "cpu":
-        return None
-    if not gpus and (device == "cuda" or not (engines or device == "cpu")):
-        raise ClusterError(
-            "No GPUs were requested; add gpus_per_node=, or device='cpu' for CPU engines.",
-            code="argument.missing",
-            fields=("gpus_per_node",),
-        )
-    if nodes is None:
-        has = inside()
-        if has is None:
-            raise ClusterError("There is no present Slurm job; add nodes=.", code="slurm.no-job", fields=("nodes",))
-        nodes = has.nodes
-    return replace(allocation, nodes=nodes)
-
-
-def own_address(partition: str) -> str:
+def own_address(partition: str | None) -> str:
     """Return the address of this machine towards the nodes. Raises ClusterError without a route to them."""
     chosen = [f"--partition={partition}"] if partition else []
     nodes = ask("sinfo", "--noheader", "--Node", "--format=%o", *chosen).split()
@@ -427,33 +261,52 @@ def own_address(partition: str) -> str:
     )
 
 
-def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Allocation, str]:
-    """Return the allocation, and the number of the present job or "" for a new one.
+def choose(options: ClusterSection, within: bool | None = None) -> tuple[ClusterSection, str]:
+    """Return what engines get, with a number of nodes, and the number of the present job or "" for a new one.
 
-    wanted: None: all of the present job. within: whether to use the present job; None: if there is one.
-    Raises ClusterError if the present job is missing or too small.
+    Without nodes, GPUs, engines and device it is all of the present job. within: whether to use that; None: if there is
+    one. Raises ClusterError if device and GPUs contradict each other, or the present job is missing or too small.
     """
-    if within is False or (within is None and not present_job()):
-        if wanted is None:
+    nodes, gpus, engines, device = options.nodes, options.gpus_per_node, options.engines_per_node, options.device
+    if device == "cpu" and gpus:
+        raise ClusterError(
+            f"device is 'cpu' and gpus_per_node is {gpus}; omit one of them.",
+            code="argument.conflict",
+            fields=("gpus_per_node", "device"),
+        )
+    everything = nodes is None and not gpus and not engines and device != "cpu"
+    if not (gpus or everything) and (device == "cuda" or not (engines or device == "cpu")):
+        raise ClusterError(
+            "No GPUs were requested; add gpus_per_node=, or device='cpu' for CPU engines.",
+            code="argument.missing",
+            fields=("gpus_per_node",),
+        )
+    job = "" if within is False else os.environ.get("SLURM_JOB_ID", "")
+    if within and not job:
+        raise ClusterError(
+            "There is no present Slurm job (SLURM_JOB_ID is not set); omit within=True.", code="slurm.no-job"
+        )
+    has = inside() if job or (nodes is None and not everything) else None
+    if has is None and nodes is None:
+        what = "set what to request, such as nodes=1, gpus_per_node=1" if everything else "add nodes="
+        raise ClusterError(f"There is no present Slurm job; {what}.", code="slurm.no-job", fields=("nodes",))
+    if has is not None and everything:
+        return has, job
+    if has is not None and nodes is None:
+        options = options.model_copy(update={"nodes": has.nodes})
+    if has is None or not job:
+        return options, ""
+    for what, own, needs in (
+        ("nodes", has.nodes, options.nodes),
+        ("GPUs on each node", has.gpus_per_node or 0, gpus or 0),
+        ("cores on each node", has.per_node * cores(has), options.per_node * (options.cpus_per_engine or 0)),
+    ):
+        if own < needs:
             raise ClusterError(
-                "There is no present Slurm job; set what to request, such as nodes=1, gpus_per_node=1.",
-                code="slurm.no-job",
+                f"The present job {job} has {own} {what} of {needs} requested; request less, or a new job: "
+                "within=False.",
+                code="slurm.job-too-small",
                 fields=("nodes",),
             )
-        return wanted, ""
-    has = inside()
-    if has is None:
-        raise ClusterError(
-            "There is no present Slurm job (SLURM_JOB_ID is not set); omit within=True.",
-            code="slurm.no-job",
-        )
-    if wanted is not None and (lacking := has.lacks(wanted)):
-        raise ClusterError(
-            f"The present job {present_job()} has {lacking}; request less, or a new job: within=False.",
-            code="slurm.job-too-small",
-            fields=("nodes",),
-        )
-    if wanted is None:
-        return has, present_job()
-    share = max(1, has.per_node * has.cores // wanted.per_node)
-    return replace(wanted, cpus_per_engine=wanted.cpus_per_engine or share), present_job()
+    share = max(1, has.per_node * cores(has) // options.per_node)
+    return options.model_copy(update={"cpus_per_engine": options.cpus_per_engine or share}), job

@@ -9,21 +9,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, final
 
 import psutil
 
+from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
-from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, pattern
+from ptynb.cluster.launchers.slurm_commands import JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
+from ptynb.settings.cluster_options import ClusterSection, SlurmCluster
 
 STOP_SECONDS = 60.0
 """Time limit of the end of a job [s]: Slurm's default time between TERM and KILL is 30 s."""
@@ -55,18 +57,22 @@ done
 class SlurmLauncher(Launcher):
     """The engines of an allocation: the rank is SLURM_PROCID, the device that of SLURM_LOCALID.
 
-    job: the number of the job to run in; "": one is submitted.
+    options: of `Cluster.slurm`, with a number of nodes. job: the number of the job to run in; "": one is submitted.
     folder: of the cluster, on a file system that the nodes share. command: of an engine, for tests.
     """
 
     kind, here = "slurm", False
 
     def __init__(
-        self, allocation: Allocation, name: str, folder: Path, *, job: str = "", command: Sequence[str] | None = None
+        self, options: ClusterSection, name: str, folder: Path, *, job: str = "", command: Sequence[str] | None = None
     ) -> None:
-        self._allocation, self._name, self._folder = allocation, name, folder
+        self._options, self._name, self._folder = options, name, folder
+        self.log = folder / "log" / "job.log"
+        """Output of the job's script and of srun; engines write separate files beside it."""
         self._command = tuple(command or (sys.executable, "-m", "ptynb.cluster.engine_main", str(folder)))
-        self._job, self._own_job = job, not job
+        self.job = job
+        """Number of the job; empty before it is submitted."""
+        self._own_job = not job
         self._nodes: tuple[str, ...] = ()
         self._step: subprocess.Popen[bytes] | None = None
         self._again: dict[int, subprocess.Popen[bytes]] = {}
@@ -78,75 +84,53 @@ class SlurmLauncher(Launcher):
         self._adopted: list[psutil.Process] = []
         self._read = 0
 
-    @property
-    def job(self) -> str:
-        """Number of the job; empty before it is submitted."""
-        return self._job
-
-    @property
-    def log(self) -> Path:
-        """Output of the job's script and of srun; engines write separate files beside it."""
-        return self._folder / "log" / "job.log"
-
     def start(self, ranks: Sequence[int]) -> None:
         """All ranks: submit the job, or start a step in the present one; some: start each in a separate step.
 
         Raises ClusterError with the message of Slurm.
         """
         self._began = time.monotonic()
-        if sorted(ranks) == list(range(self._allocation.engines)) and (self._own_job or self._step is None):
+        if len(ranks) == self._options.engines and (self._own_job or self._step is None):
             self._start_all()
         else:
             for rank in ranks:
                 self._start_again(rank)
 
     def _start_all(self) -> None:
-        if self._job and self._own_job:
+        if self.job and self._own_job:
             self.stop()
         private_folder(self.log.parent)
         self._lost, self._later, self._read = set(), set(), self.log.stat().st_size if self.log.exists() else 0
         self._state, self._asked = None, 0.0
-        one = self._allocation
-        output = self._folder / "log" / "engine-rank"
-        steps = [
-            f"--nodes={one.nodes}",
-            f"--ntasks={one.engines}",
-            f"--ntasks-per-node={one.per_node}",
-            "--distribution=block",
-            f"--output={slurm_commands.pattern(output)}%t.log",
-        ]
+        one, output = self._options, self.log.with_name("engine-rank")
+        engines = [f"--nodes={one.nodes}", f"--ntasks={one.engines}", f"--ntasks-per-node={one.per_node}"]
+        step = self._step_of([*engines, "--distribution=block", f"--output={pattern(output)}%t.log"])
         if self._own_job:
-            run = ["srun", *self._options(), *steps, *self._engine()]
-            self._job = slurm_commands.submit(slurm_commands.script(one, self._name, self._folder, run))
+            self.job = scheduler_commands.submit(
+                self.kind, slurm_commands.script(one, self._name, self.log, ["srun", *step])
+            )
         else:
-            self._step = self._srun(self.log, [*steps, *self._engine()])
+            self._step = self._srun(self.log, step)
 
-    def _options(self) -> list[str]:
-        """Return options of every step: engines continue without the others, and steps share the job's resources."""
+    def _step_of(self, tasks: Sequence[str], environment: Sequence[str] = ()) -> list[str]:
+        """Return the arguments of srun for these tasks, with variables that Slurm would not pass unchanged.
+
+        Engines continue without the others, and steps share the job's resources.
+        """
+        hidden = [] if self._options.gpus_per_node else ["CUDA_VISIBLE_DEVICES=", "PTYNB_GPU=chosen"]
         return [
-            f"--job-name={self._name}",
-            f"--cpus-per-task={self._allocation.cores}",
-            "--kill-on-bad-exit=0",
-            "--wait=0",
-            "--no-kill",
-            "--overlap",
-            "--mpi=none",
-            "--input=none",
-            "--open-mode=append",
-            "--export=ALL",
+            *(f"--job-name={self._name}", f"--cpus-per-task={scheduler_commands.cores(self._options)}"),
+            *("--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--overlap", "--mpi=none"),
+            *("--input=none", "--open-mode=append", "--export=ALL", *tasks),
+            *("env", f"{MARK}={self._name}", *hidden, *environment, *self._command),
         ]
 
-    def _engine(self, *environment: str) -> list[str]:
-        """Return the command of a task: the engine, with variables that Slurm would not pass unchanged."""
-        hidden = [] if self._allocation.gpus_per_node else ["CUDA_VISIBLE_DEVICES=", "PTYNB_GPU=chosen"]
-        return ["env", f"{MARK}={self._name}", *hidden, *environment, *self._command]
-
-    def _srun(self, log: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _srun(self, log: Path, step: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a step of the running job from this process."""
         # Without the variables of the step that this notebook may run in, which srun would read as options.
-        cleared = [f"--unset={name}" for name in os.environ if name not in slurm_commands.clean(os.environ)]
-        srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self._job}", *self._options()]
-        return begin(["env", *cleared, *srun, *arguments], self._name, log)
+        cleared = [f"--unset={name}" for name in os.environ if name not in scheduler_commands.clean(os.environ)]
+        srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}"]
+        return begin(["env", *cleared, *srun, *step], self._name, log)
 
     def _start_again(self, rank: int) -> None:
         """Start one engine in a separate step, on the same node and GPU as before."""
@@ -156,25 +140,24 @@ class SlurmLauncher(Launcher):
             raise ClusterError(
                 f"The engine of rank {rank} cannot be restarted: {told}.", code="cluster.engine-not-replaced"
             )
-        place, local = self._allocation.place(rank)
+        place, local = divmod(rank, self._options.per_node)
         node = self._nodes[place]
         if node not in state.nodes:
             raise ClusterError(
-                f"The engine of rank {rank} cannot be restarted: job {self._job} has lost its node {node}; "
+                f"The engine of rank {rank} cannot be restarted: job {self.job} has lost its node {node}; "
                 "continue with the remaining engines, or restart the cluster.",
                 code="cluster.engine-not-replaced",
             )
-        self._end(self._again.pop(rank, None))
-        output = self._folder / "log" / f"engine-rank{rank}.log"
-        arguments = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={slurm_commands.pattern(output)}"]
+        if rank in self._again:
+            _end([self._again.pop(rank)])
+        output = scheduler_commands.engine_log(self._folder, rank)
+        tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={pattern(output)}"]
         for log in (self.log, self._step_log(rank)):  # for a process that takes over the cluster
             with log.open("a") as file:
                 file.write(f"ptynb: rank {rank} is started again\n")
         self._later.add(rank)
-        self._again[rank] = self._srun(
-            self._step_log(rank),
-            [*arguments, *self._engine(f"PTYNB_RANK={rank}", f"PTYNB_LOCALID={local}")],
-        )
+        step = self._step_of(tasks, [f"PTYNB_RANK={rank}", f"PTYNB_LOCALID={local}"])
+        self._again[rank] = self._srun(self._step_log(rank), step)
 
     def waiting(self) -> bool:
         """Whether the job is in the queue, or its nodes are being prepared."""
@@ -185,37 +168,31 @@ class SlurmLauncher(Launcher):
     def news(self) -> str:
         """Return the state of the job: in the queue and why, or on which nodes."""
         state = self._look()
-        if state is None:
-            return self._silence
-        return state.words()
+        return self._silence if state is None else state.words()
 
     def failed(self) -> str:
         """Return why the job will not start engines any more."""
-        if not self._job:
-            return ""
         if self._step is not None and self._step.poll() is not None:
-            return f"The engines' step in job {self._job} has ended (exit code {self._step.returncode})."
+            return f"The engines' step in job {self.job} has ended (exit code {self._step.returncode})."
         state = self._look()
         if state is None or not (state.over or state.never):
             return ""
         if state.never:
-            return f"Job {self._job} will never start: {state.never} ({state.reason})."
+            return f"Job {self.job} will never start: {state.never} ({state.reason})."
         told = state.words()
         if state.name == "FAILED" and state.exit == "0:53":  # Slurm's own failure, before the script
-            told += f", its first node cannot write to {self._folder / 'log'}, which must be on a shared file system"
+            told += f", its first node cannot write to {self.log.parent}, which must be on a shared file system"
         return f"{told[0].upper()}{told[1:]}."
 
     def _look(self, *, fresh: bool = False) -> JobState | None:
         """Return the job's state, queried every second at first and then less often, to limit the load of Slurm."""
         now = time.monotonic()
-        interval = scheduler_commands.interval(now - self._began)
-        if not self._job or (not fresh and self._asked and now - self._asked < interval):
-            return self._state
-        if self._state is not None and self._state.over:
+        due = fresh or not self._asked or now - self._asked >= scheduler_commands.interval(now - self._began)
+        if not self.job or not due or (self._state is not None and self._state.over):
             return self._state
         self._asked = now
         try:
-            self._state, self._silence = slurm_commands.state(self._job), ""
+            self._state, self._silence = slurm_commands.state(self.job), ""
         except ClusterError as error:
             self._silence = str(error)
             return None
@@ -230,8 +207,8 @@ class SlurmLauncher(Launcher):
             self._looked = now
             self._read_log()
         ended = self._step is not None and self._step.poll() is not None
-        everyone = set(range(self._allocation.engines))
-        first = everyone if ended or (self._state is not None and self._state.over) else self._lost
+        everyone = ended or (self._state is not None and self._state.over)
+        first = {*range(self._options.engines)} if everyone else self._lost
         return sorted((first - self._later) | {rank for rank in self._later if self._ended_again(rank)})
 
     def _read_log(self) -> None:
@@ -246,11 +223,9 @@ class SlurmLauncher(Launcher):
         self._read += len(whole)
         for line in whole.decode(errors="replace").splitlines():
             if found := LOST.match(line):
-                for part in found[1].split(","):
-                    ends = [int(end) for end in part.split("-")]
-                    self._lost |= set(range(ends[0], ends[-1] + 1))
+                self._lost |= numbers(found[1])
             elif CANCELLED.search(line):
-                self._lost = set(range(self._allocation.engines))
+                self._lost = {*range(self._options.engines)}
             elif found := AGAIN.match(line):
                 self._later.add(int(found[1]))
 
@@ -266,48 +241,27 @@ class SlurmLauncher(Launcher):
         return any(LOST.match(line) or CANCELLED.search(line) for line in lines[last:])
 
     def _step_log(self, rank: int) -> Path:
-        return self._folder / "log" / f"srun-rank{rank}.log"
+        return self.log.with_name(f"srun-rank{rank}.log")
 
     def stop(self) -> None:
         """Cancel the submitted job and wait for its end; in the present job, end the steps."""
-        for step in self._again.values():
-            self._end(step)
-        self._again.clear()
-        self._end(self._step)
-        self._step = None
-        for process in self._adopted:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-        psutil.wait_procs(self._adopted, timeout=STOP_SECONDS)
-        self._adopted.clear()
-        if not self._own_job or not self._job:
-            return
-        slurm_commands.cancel(self._job)
-        wait_until(lambda: slurm_commands.state(self._job).over, STOP_SECONDS, 0.2)
-        self._job, self._state, self._nodes = "", None, ()
-
-    def _end(self, step: subprocess.Popen[bytes] | None) -> None:
-        """End a step through its srun, which ends its tasks on TERM."""
-        if step is None:
-            return
-        if step.poll() is None:
-            step.terminate()
-            try:
-                step.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                step.kill()
-        step.wait()
+        _end([*self._again.values(), *([] if self._step is None else [self._step]), *self._adopted])
+        self._again, self._step, self._adopted = {}, None, []
+        if self._own_job and self.job:
+            scheduler_commands.cancel(self.kind, [self.job])
+            wait_until(lambda: slurm_commands.state(self.job).over, STOP_SECONDS, 0.2)
+            self.job, self._state, self._nodes = "", None, ()
 
     def describe(self) -> dict[str, Any]:
         """Return the job, for `again`."""
-        return {"slurm": {"allocation": asdict(self._allocation), "job": self._job, "own_job": self._own_job}}
+        allocation = self._options.model_dump(mode="json")
+        return {"slurm": {"allocation": allocation, "job": self.job, "own_job": self._own_job}}
 
     @classmethod
     def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
         """Return the launcher of a running cluster, from `describe`."""
         said = described["slurm"]
-        allocation = Allocation(**{**said["allocation"], "extra": tuple(said["allocation"]["extra"])})
-        launcher = cls(allocation, name, folder, job=said["job"])
+        launcher = cls(SlurmCluster.model_construct(**said["allocation"]), name, folder, job=said["job"])
         launcher._own_job = said["own_job"]
         return launcher
 
@@ -320,13 +274,12 @@ class SlurmLauncher(Launcher):
 
     def kill(self, rank: int) -> None:
         """End the process of this rank by a short step on its node. Raises ClusterError if that fails."""
-        place, _ = self._allocation.place(rank)
         if not self._nodes:
             self._look(fresh=True)
-        node = [f"--nodelist={self._nodes[place]}"] if self._nodes else []
+        node = [f"--nodelist={self._nodes[rank // self._options.per_node]}"] if self._nodes else []
         number = f"PTYNB_RANK={rank}" if rank in self._later else f"SLURM_PROCID={rank}"
         slurm_commands.ask(
-            *("srun", f"--jobid={self._job}", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", *node),
+            *("srun", f"--jobid={self.job}", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", *node),
             *("sh", "-c", KILL, "sh", f"{MARK}={self._name}", number),
         )
 
@@ -334,5 +287,18 @@ class SlurmLauncher(Launcher):
         """Return the processes of srun on this machine, and the command that cancels the job."""
         steps = [step for step in (self._step, *self._again.values()) if step is not None and step.poll() is None]
         processes = [*self._adopted, *(psutil.Process(step.pid) for step in steps)]
-        end = [["scancel", "--quiet", self._job]] if self._own_job and self._job else []
+        end = [[*SCHEDULERS[self.kind].cancel, self.job]] if self._own_job and self.job else []
         return {"processes": [[one.pid, one.create_time()] for one in processes if is_alive(one)], "end": end}
+
+
+def _end(steps: Sequence[subprocess.Popen[bytes] | psutil.Process]) -> None:
+    """End steps through their srun, which ends its tasks on TERM."""
+    for step in steps:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            step.terminate()
+    for step in steps:
+        try:
+            step.wait(STOP_SECONDS)
+        except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
+            step.kill()
+            step.wait()

@@ -22,7 +22,7 @@ import psutil
 from ptynb.cluster.controller import engine_file
 from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, plan_cluster
 from ptynb.cluster.launchers import host_probe
-from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
+from ptynb.cluster.launchers.launcher import ProcessLauncher
 from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
@@ -128,12 +128,6 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
 
     Raises ClusterError if one cannot be reached, lacks ptynb, or has other versions than this machine.
     """
-    if not names:
-        raise ClusterError(
-            "hosts is empty; expected at least one: Cluster.ssh({'host': engines}).",
-            code="argument.missing",
-            fields=("hosts",),
-        )
     for name in names:
         if not HOST.fullmatch(name):
             raise ClusterError(
@@ -142,12 +136,6 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
                 code="argument.invalid-value",
                 fields=("hosts",),
             )
-    if len(set(names)) < len(names):
-        raise ClusterError(
-            f"hosts is {quoted([*names])}; expected each name once.",
-            code="argument.invalid-value",
-            fields=("hosts",),
-        )
     with ThreadPoolExecutor(len(names)) as pool:
         hosts = tuple(pool.map(lambda name: _ask(name, remote), names))
     for host in hosts:
@@ -264,19 +252,15 @@ def _choose_backend(hosts: Sequence[Host], engines: int, gpus: int) -> tuple[str
 
 
 @final
-class SshLauncher(Launcher):
-    """Engines on hosts, with one ssh process here for each."""
+class SshLauncher(ProcessLauncher):
+    """Engines on hosts, with one ssh process here for each. homes: the host of each rank."""
 
     kind, here = "ssh", False
 
     def __init__(self, plan: ClusterPlan, homes: Sequence[str], remote: Remote, name: str, folder: Path) -> None:
-        """homes: the host of each rank."""
-        self._plan, self._homes, self._remote, self._name, self._folder = plan, homes, remote, name, folder
-        self._processes: dict[int, psutil.Process] = {}
-        self._own: dict[int, subprocess.Popen[bytes]] = {}
-
-    def _log(self, rank: int) -> Path:
-        return self._folder / "log" / f"engine-rank{rank}.log"
+        super().__init__(plan, name, folder)
+        self._homes, self._remote = homes, remote
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, ranks: Sequence[int]) -> None:
         """Start all at the same time, with the connection file of the controller on the standard input."""
@@ -284,8 +268,7 @@ class SshLauncher(Launcher):
         for rank in ranks:
             environment = {**self._plan.engines[rank].environment, MARK: self._name}
             command = self._remote.command(self._homes[rank], environment, "-m", "ptynb.cluster.engine_main", "-")
-            process = begin(command, self._name, self._log(rank), stdin=subprocess.PIPE)
-            self._own[rank], self._processes[rank] = process, psutil.Process(process.pid)
+            self._started[rank] = process = self._begin(rank, command, stdin=subprocess.PIPE)
             assert process.stdin is not None
             with process.stdin:  # fits into the buffer of a pipe, so the write does not block
                 process.stdin.write(connection)
@@ -311,43 +294,27 @@ class SshLauncher(Launcher):
         """End the ssh process, and then the engine on its host."""
         self._processes[rank].kill()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            sweep = self._remote.command(
-                self._homes[rank], {}, "-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
-            )
+            sweep = self._sweep(self._homes[rank], str(rank))
             subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
 
-    def dead(self) -> list[int]:
-        """Return the ranks whose ssh has ended: with the engine, or because the host is silent."""
-        for process in self._own.values():
-            process.poll()
-        return [rank for rank, process in self._processes.items() if not is_alive(process)]
+    def _sweep(self, host: str, *rank: str) -> list[str]:
+        """Return the command that ends the engines on a host, or one of them."""
+        program = ("-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
+        return self._remote.command(host, {}, *program, *rank)
 
     def news(self) -> str:
         """Return the hosts that are starting engines."""
-        hosts = list(dict.fromkeys(self._homes))
-        return f"{counted(len(self._homes), 'engine')} starting on {', '.join(hosts)}"
+        return f"{counted(len(self._homes), 'engine')} starting on {', '.join(dict.fromkeys(self._homes))}"
 
     def failed(self) -> str:
         """Return why ssh could not start an engine."""
-        for rank, process in self._own.items():
+        for rank, process in self._started.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
                 said = self._log(rank).read_text(errors="replace")
                 return explain(self._homes[rank], self._remote, process.returncode, said)
         return ""
 
-    def stop(self) -> None:
-        """End the remaining ssh processes; the commands of `record` have ended the engines."""
-        for process in self._own.values():
-            process.terminate()
-            process.wait()
-        self._own.clear()
-
     def record(self) -> dict[str, Any]:
         """Return the ssh processes here, and for each host the command that ends its engines."""
-        alive = [process for process in self._processes.values() if is_alive(process)]
-        hosts = list(dict.fromkeys(self._homes))
-        sweep = ("-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
-        return {
-            "processes": [[process.pid, process.create_time()] for process in alive],
-            "end": [self._remote.command(host, {}, *sweep) for host in hosts] if self._processes else [],
-        }
+        hosts = dict.fromkeys(self._homes if self._processes else ())
+        return {**super().record(), "end": [self._sweep(host) for host in hosts]}
