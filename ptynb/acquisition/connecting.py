@@ -14,8 +14,8 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
     # Inside: each needs a package of its own.
     options = address.options
     if address.kind == "stream2":
-        from ptynb.acquisition.pulling import Pulling
-        from ptynb.acquisition.simplon_v2 import Stream2Parser
+        from ptynb.acquisition.protocols.pulling import Pulling
+        from ptynb.acquisition.protocols.simplon_v2 import Stream2Parser
 
         stream2 = Stream2Parser(options.get("channel"))
         return Pulling(
@@ -24,16 +24,16 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
             lambda parts, arrival: stream2.parse(parts[0].buffer if len(parts) == 1 else b"", arrival),
         )
     if address.kind == "simplon":
-        from ptynb.acquisition.pulling import Pulling
-        from ptynb.acquisition.simplon_v1 import SimplonV1Parser
+        from ptynb.acquisition.protocols.pulling import Pulling
+        from ptynb.acquisition.protocols.simplon_v1 import SimplonV1Parser
 
         return Pulling(address.place, address.port, SimplonV1Parser().parse)
     if address.kind == "pva":
-        from ptynb.acquisition.pva import PvAccess
+        from ptynb.acquisition.protocols.pva import PvAccess
 
         first = int(options["first"]) if "first" in options else None
         return PvAccess(address.place, first, options.get("server"))
-    from ptynb.acquisition.swmr import GrowingFile
+    from ptynb.acquisition.protocols.swmr import GrowingFile
 
     return GrowingFile(Path(address.place), options.get("patterns"), options.get("uid"), position_datasets)
 
@@ -42,11 +42,11 @@ def open_positions(address: Address) -> LiveSource:
     """Connect to a source of positions."""
     try:
         if address.kind == "panda":
-            from ptynb.acquisition.panda import Panda
+            from ptynb.acquisition.protocols.panda import Panda
 
             return Panda(address.place, address.port, address.options)
-        from ptynb.acquisition.json_positions import read_json
-        from ptynb.acquisition.pulling import Pulling
+        from ptynb.acquisition.protocols.json_positions import read_json
+        from ptynb.acquisition.protocols.pulling import Pulling
 
         return Pulling(
             address.place,

@@ -14,7 +14,7 @@ import ptynb as pt
 from ptynb.acquisition.emulators.file_players import EigerPlayer
 from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.messages import Frame, Pace, SeriesEnded, SeriesStarted
-from ptynb.acquisition.swmr import GrowingFile
+from ptynb.acquisition.protocols.swmr import GrowingFile
 from tests.acquisition.emulated import recorded
 from tests.raising import raises
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.acquisition import swmr
 from ptynb.acquisition.connecting import open_patterns
+from ptynb.acquisition.protocols import swmr
 from ptynb.data.source_address import Address, pattern_address, position_address
 from tests.acquisition.emulated import emulator, planned, recorded, unplanned, until_ended
 from tests.raising import raises
@@ -197,7 +197,7 @@ def test_a_cancelled_wait_leaves_nothing(tmp_path, path):
 
 def test_pv_access_without_its_package_is_an_error_that_names_it(monkeypatch):
     from ptynb.acquisition.emulators.pva_player import PvaPlayer
-    from ptynb.acquisition.pva import PvAccess
+    from ptynb.acquisition.protocols.pva import PvAccess
 
     original = builtins.__import__
 

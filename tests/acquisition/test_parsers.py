@@ -10,12 +10,12 @@ import pytest
 
 from ptynb.acquisition.compression import pack_bslz4, pack_lz4
 from ptynb.acquisition.emulators.position_players import HEADER
-from ptynb.acquisition.json_positions import read_json
 from ptynb.acquisition.messages import Damaged, Frame, Gap, MeasuredPositions, SeriesEnded, SeriesStarted, Stray
-from ptynb.acquisition.panda import PandaParser
-from ptynb.acquisition.pva import NtndarrayParser
-from ptynb.acquisition.simplon_v1 import SimplonV1Parser
-from ptynb.acquisition.simplon_v2 import Stream2Parser, typed_array
+from ptynb.acquisition.protocols.json_positions import read_json
+from ptynb.acquisition.protocols.panda import PandaParser
+from ptynb.acquisition.protocols.pva import NtndarrayParser
+from ptynb.acquisition.protocols.simplon_v1 import SimplonV1Parser
+from ptynb.acquisition.protocols.simplon_v2 import Stream2Parser, typed_array
 from tests.raising import raises
 
 COUNTS = np.random.default_rng(0).poisson(3, (6, 8)).astype(np.uint16)

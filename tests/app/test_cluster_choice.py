@@ -23,7 +23,7 @@ from ptynb.app.run_fields import options_of
 from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import cluster_start
 from ptynb.polling import wait_until
-from ptynb.settings.cluster_options import SECTIONS, ClusterSection, NoCluster
+from ptynb.settings.cluster_options import ClusterSection, NoCluster
 from ptynb.widgets.option_fields import OptionFields
 from tests.raising import raises
 

@@ -20,14 +20,14 @@ from ptynb.acquisition.compression import pack_bslz4, pack_h5lz4, pack_lz4
 from ptynb.acquisition.emulators import position_players, simplon_players
 from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
-from ptynb.acquisition.json_positions import read_json
 from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, SeriesStarted
-from ptynb.acquisition.panda import PandaParser
-from ptynb.acquisition.pva import NtndarrayParser
-from ptynb.acquisition.simplon_v1 import SimplonV1Parser
-from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, Stream2Parser
+from ptynb.acquisition.protocols.json_positions import read_json
+from ptynb.acquisition.protocols.panda import PandaParser
+from ptynb.acquisition.protocols.pva import NtndarrayParser
+from ptynb.acquisition.protocols.simplon_v1 import SimplonV1Parser
+from ptynb.acquisition.protocols.simplon_v2 import ARRAY, COMPRESSED, Stream2Parser
+from ptynb.acquisition.protocols.swmr import GrowingFile
 from ptynb.acquisition.spool import Spool
-from ptynb.acquisition.swmr import GrowingFile
 from ptynb.exceptions import AcquisitionError
 
 LONGEST_LOOK = 0.5

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptynb.acquisition.compression import pack_lz4
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
-from ptynb.acquisition.pva import SCALAR_TYPES
+from ptynb.acquisition.protocols.pva import SCALAR_TYPES
 from ptynb.exceptions import AcquisitionError
 
 PV = "PTYNB:Pva1:Image"

@@ -13,7 +13,7 @@ import numpy as np
 from ptynb.acquisition.compression import pack_lz4
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.emulators.pushing import Pushing
-from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, TYPED, typed_array
+from ptynb.acquisition.protocols.simplon_v2 import ARRAY, COMPRESSED, TYPED, typed_array
 from ptynb.data.geometry import Geometry
 from ptynb.settings.claimed_values import energy_of
 
