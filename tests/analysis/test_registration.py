@@ -145,6 +145,11 @@ REFUSED = {
     ),
     "an area that ends behind": ((FULL, FULL, (slice(0, 20), slice(50, 65))), "comparison.area-outside"),
     "no shared area": ((FULL, FULL, None, (70, 0)), "comparison.area-outside"),
+    "an area that ends behind the reference": (
+        (FULL, FULL, (slice(12, 80), slice(14, 56)), (-20, 0)),
+        "comparison.area-outside",
+    ),
+    "an empty area": ((FULL, FULL, (slice(30, 20), slice(14, 56))), "comparison.area-outside"),
     "an object of zeros": ((0 * FULL, FULL), "comparison.nothing-to-fit", "object"),
     "a reference of zeros": ((FULL, 0 * FULL), "comparison.nothing-to-fit", "reference"),
     "not finite": ((np.full_like(FULL, np.nan), FULL), "comparison.nothing-to-fit"),
@@ -152,11 +157,6 @@ REFUSED = {
         (blobs((64, 64), (0, -12)), FULL, (slice(8, 56), slice(4, 60))),
         "comparison.registration-failed",
         "pixels",
-    ),
-    "a shift out of the object": (
-        (blobs((64, 64), (12, 0)), FULL, (slice(4, 60), slice(8, 56))),
-        "comparison.registration-failed",
-        "choose a smaller area",
     ),
 }
 
@@ -169,8 +169,6 @@ def test_what_cannot_be_registered_is_refused(case):
 
 
 # Comparison with the ground truth
-
-AREA = (slice(12, 52), slice(14, 56))
 
 
 def band_limited(shape, limit=0.2, seed=0):
@@ -201,25 +199,6 @@ def whole_ramp(shape, cycles):
     return np.exp(2j * np.pi * (cycles[0] * y + cycles[1] * x))
 
 
-@each("shift", [(0.0, 0.0), (0.37, -0.21), (-0.5, 0.45)])
-@each("factor", [1.0, 0.3 * np.exp(2.5j)])
-@each("cycles", [(0, 0), (1, -2)])
-def test_shift_factor_and_ramp_cost_nothing(shift, factor, cycles):
-    truth = band_limited((64, 70))
-    object = factor * translated(truth, shift) * whole_ramp(truth.shape, cycles)
-    comparison = compare(object, truth, AREA)
-    assert comparison.error < 5e-5
-    np.testing.assert_allclose(comparison.aligned, truth[AREA], atol=1e-3)
-    np.testing.assert_array_equal(comparison.ground_truth, truth[AREA])
-
-
-def test_the_object_may_begin_elsewhere():
-    truth = band_limited((64, 70))
-    assert compare(truth[7:, 3:], truth, AREA, (7, 3)).error < 1e-9
-    padded = np.pad(truth, ((5, 5), (4, 4)), mode="wrap")
-    assert compare(padded, truth, AREA, (-5, -4)).error < 1e-9
-
-
 @each("noise", [0.02, 0.2, 0.6])
 def test_noise_of_known_size_gives_the_error_it_should(noise):
     """The best factor on truth + noise is 1 / (1 + noise²), which leaves noise / sqrt(1 + noise²)."""
@@ -229,10 +208,6 @@ def test_noise_of_known_size_gives_the_error_it_should(noise):
     area = (slice(8, 88), slice(8, 88))
     object = truth + noise * np.sqrt((np.abs(truth[area]) ** 2).mean()) * added
     assert compare(object, truth, area).error == pytest.approx(noise / np.sqrt(1 + noise**2), rel=0.04)
-
-
-def test_something_else_has_a_large_error():
-    assert compare(band_limited((64, 70), seed=4), band_limited((64, 70)), AREA).error > 0.1
 
 
 def test_the_error_agrees_with_an_independent_fit():
@@ -253,20 +228,3 @@ def test_the_error_agrees_with_an_independent_fit():
     fit = scipy.optimize.least_squares(residual, start, xtol=1e-12, ftol=1e-12)
     independent = np.sqrt((fit.fun**2).sum() / (np.abs(truth[area]) ** 2).sum())
     assert compare(object, truth, area).error == pytest.approx(independent, rel=1e-4)
-
-
-@each(
-    ("area", "offset"),
-    [
-        ((slice(12, 52), slice(14, 56)), (13, 0)),  # begins before the object
-        ((slice(12, 52), slice(14, 56)), (0, -20)),  # ends behind the object
-        ((slice(12, 80), slice(14, 56)), (0, 0)),  # ends behind object and truth alike
-        ((slice(12, 80), slice(14, 56)), (-20, 0)),  # ends behind the truth
-        ((slice(20, 20), slice(14, 56)), (0, 0)),  # holds nothing
-        ((slice(30, 20), slice(14, 56)), (0, 0)),
-    ],
-)
-def test_an_area_that_is_not_inside_both_is_refused(area, offset):
-    truth = band_limited((64, 70))
-    with raises("comparison.area-outside", area):
-        compare(truth, truth, area, offset)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb.analysis import RingCorrelation, fourier_ring_correlation, spectral_snr
-from ptynb.analysis.ring_correlation import Rings, crossing, independent_counts, information_threshold, soft_window
+from ptynb.analysis.ring_correlation import Rings, independent_counts, information_threshold, soft_window
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -170,7 +170,6 @@ def test_spectral_snr_in_closed_form():
 
 
 REFUSED = {
-    "different shapes": ((np.ones((20, 20)), np.ones((20, 21))), "array.shape-mismatch", (20, 20), (20, 21)),
     "too small": ((np.ones((7, 20)), np.ones((7, 20))), "comparison.area-too-small", "7 x 20", "8 x 8"),
     "a pixel size of 0": ((np.ones((9, 9)), np.ones((9, 9)), (1e-9, 0.0)), "argument.invalid-value", "size is 0.0 m"),
 }
@@ -207,14 +206,6 @@ def test_a_ring_is_round_in_metres():
     assert (rings.index[(k > 0.51 * step) & (k < 10.4 * step)] < 10).all()
 
 
-def test_the_window_is_soft():
-    window = soft_window((64, 81))
-    assert window.max() == pytest.approx(1, abs=1e-3)
-    assert window[0].max() < 1e-3
-    assert window[:, -1].max() < 1e-3
-    np.testing.assert_allclose(window, window[::-1, ::-1])
-
-
 @each(("shape", "pixel"), [((16, 16), None), ((15, 22), (1.0, 2.0))])
 def test_independent_coefficients_from_the_correlations_of_all_pairs(shape, pixel):
     rings = Rings.of(shape, pixel)
@@ -224,11 +215,3 @@ def test_independent_coefficients_from_the_correlations_of_all_pairs(shape, pixe
         y, x = np.nonzero(rings.index == ring)
         pairs = correlation[(y[:, None] - y) % shape[0], (x[:, None] - x) % shape[1]].sum()
         assert count == pytest.approx(len(y) ** 2 / pairs, rel=1e-9)
-
-
-def test_the_first_crossing_is_interpolated():
-    frequencies = np.array([1.0, 2.0, 3.0, 4.0])
-    assert crossing(frequencies, np.array([1.0, 0.75, 0.25, 1.0]), 0.5) == pytest.approx(2.5)
-    assert crossing(frequencies, np.array([1.0, 0.75, 0.25, 1.0]), np.array([0, 0, 0.75, 0])) == pytest.approx(2.6)
-    assert crossing(frequencies, np.array([0.4, 1, 1, 0]), 0.5) == 1
-    assert crossing(frequencies, np.array([1, 1, 1, 0.5]), 0.5) is None

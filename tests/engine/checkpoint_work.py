@@ -21,7 +21,8 @@ from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import ReconstructionState, packed
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Checkpointing, Settings
-from tests.engine.work import leave, loaded, obeyed
+from tests.engine.work import finished, leave, loaded, obeyed
+from tests.waiting import until
 
 Change = tuple[int, dict[str, Any]]
 Script = list[tuple[float, Command | None]]
@@ -153,7 +154,7 @@ def _drive(worker: Worker, script: Script) -> None:
     for seconds, order in script:
         time.sleep(seconds)
         if order is None:
-            _finished(worker)
+            finished(worker)
             continue
         number = worker.command(order)
         if order == LeaveRun():
@@ -196,14 +197,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
     loop = loaded(worker)
     assert keep.folder is not None
     if membership.rank == 0:
-        obeyed(worker, worker.command(StartRun(epochs)))
-        _finished(worker)
-        obeyed(worker, worker.command(CheckpointRequest()))
-        until = time.monotonic() + 20
-        assert worker._writer is not None
-        while worker._writer.busy("state"):
-            assert time.monotonic() < until, worker.status()
-            time.sleep(0.01)
+        kept_now(worker, epochs)
         before = {path.name: path.read_bytes() for path in files.states(keep.folder)}
         worker.command(StartRun(100))
     else:
@@ -228,14 +222,9 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     told, names, good = [], [], []
     for limited in (False, True, True, False, True):
-        obeyed(worker, worker.command(StartRun(2)))
-        _finished(worker)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if limited else soft, hard))
         try:
-            obeyed(worker, worker.command(CheckpointRequest()))
-            assert worker._writer is not None
-            while worker._writer.busy("state"):
-                time.sleep(0.002)
+            kept_now(worker, 2)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         told.append(worker.status().notices)
@@ -245,11 +234,14 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
     return {"told": told, "names": names, "good": good, "epoch": worker.status().epoch, "state": worker.status().state}
 
 
-def _finished(worker: Worker) -> None:
-    until = time.monotonic() + 60
-    while worker.status().state == "running":
-        assert time.monotonic() < until
-        time.sleep(0.002)
+def kept_now(worker: Worker, epochs: int = 1) -> None:
+    """Some more epochs, and a state after them, written or not."""
+    obeyed(worker, worker.command(StartRun(epochs)))
+    finished(worker)
+    obeyed(worker, worker.command(CheckpointRequest()))
+    writer = worker._writer
+    assert writer is not None
+    until(lambda: not writer.busy("state"), 20, "the state is written")
 
 
 handed: list[Path] = []

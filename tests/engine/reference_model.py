@@ -23,7 +23,7 @@ MODES = Probe(modes=2)
 
 
 def difference(one: Array, other: Array) -> float:
-    return float(np.linalg.norm(one - other) / np.linalg.norm(one))
+    return float(np.linalg.norm(one - other) / (np.linalg.norm(one) + 1e-12))
 
 
 def a_loop(scan: Scan, settings: Settings) -> Loop:

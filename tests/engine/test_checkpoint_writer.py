@@ -24,26 +24,15 @@ from ptynb.io.checkpoint_file import ReconstructionState, load_state, newest_sta
 from ptynb.settings import Checkpointing, Probe, Settings
 from tests.cases import a_scan
 from tests.engine import checkpoint_work as work
+from tests.engine.checkpoint_work import kept_now
 from tests.engine.ranks import Ranks
-from tests.engine.work import loaded, obeyed
+from tests.engine.work import finished, loaded, obeyed
 from tests.raising import raises
 
 ALONE = Membership(rank=0, world=1, store=Path(), backend="none", device="cpu", identity="CPU")
 SETTINGS = Settings(batch=8)
 worlds = pytest.mark.parametrize("world", [pytest.param(1, marks=pytest.mark.system("worlds")), 2])
 ON_REQUEST: dict[str, Any] = {"seconds": None, "epochs": None}
-
-
-def kept_now(worker: Worker, epochs: int = 1) -> None:
-    """Some more epochs, and a state after them, written or not."""
-    obeyed(worker, worker.command(StartRun(epochs)))
-    work._finished(worker)
-    obeyed(worker, worker.command(CheckpointRequest()))
-    assert worker._writer is not None
-    until = time.monotonic() + 20
-    while worker._writer.busy("state"):
-        assert time.monotonic() < until
-        time.sleep(0.002)
 
 
 def names(folder: Path) -> list[str]:
@@ -320,7 +309,7 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
     monkeypatch.setenv("PTYNB_KEPT", str(base))
     worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(**ON_REQUEST))
     obeyed(worker, worker.command(StartRun(1)))
-    work._finished(worker)
+    finished(worker)
     assert not base.exists(), "made before there was anything to keep"
     base.mkdir(parents=True, mode=0o700)
     old, young, foreign = (base / f"scan-2026010{day}-000000-abcd" for day in (1, 2, 3))

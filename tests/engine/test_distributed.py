@@ -6,18 +6,17 @@ By default on 3 engines, on 2 only where everything takes part; all worlds x all
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
 import ptynb as pt
 from ptynb.data.commands import PauseRun, ResumeRun, StartRun
-from ptynb.data.scan import Scan
 from ptynb.settings import Settings
 from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
 from tests.engine import work
 from tests.engine.ranks import Ranks
+from tests.engine.reference_model import difference
 
 OTHER_WORLDS = pytest.mark.system("worlds")
 
@@ -35,10 +34,6 @@ def sgd(loss: str = "amplitude", batch: int = 8, rate: float | None = None) -> S
     )
 
 
-def difference(one: Any, other: Any) -> float:
-    return float(np.linalg.norm(one - other) / (np.linalg.norm(one) + 1e-12))
-
-
 @pytest.mark.parametrize(
     ("case", "world"),
     [
@@ -54,7 +49,7 @@ def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str, world: int) 
     """
     if case in CASES:
         kind, settings, moved = CASES[case]
-        settings, updates, least, most = as_sgd(settings), 20, 1e-7, 1e-9
+        settings, updates, least, most = as_sgd(settings), 10, 1e-7, 1e-9
     else:
         kind, settings, updates = ALGORITHMS[case]
         settings, moved = settings.replace(precision="double"), {"object", "probe"}
@@ -75,7 +70,7 @@ def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str, world: int) 
         assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=most)
 
 
-CURVES = ("poisson", "bad pixels", "polar", "slices, states", "tilt of each", "positions", "accumulated", "everything")
+CURVES = ("tilt of each", "accumulated", "everything")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +95,7 @@ def test_50_updates_of_adam_have_the_loss_curve_of_one_engine(ranks: Ranks, case
 @pytest.mark.parametrize(
     ("loss", "kind", "world"),
     [
-        pytest.param(loss, kind, world, marks=() if (kind, world) == ("masked", 3) else OTHER_WORLDS)
+        pytest.param(loss, kind, world, marks=() if (loss, kind, world) == ("poisson", "masked", 3) else OTHER_WORLDS)
         for loss, kind, world in product(SGD_RATES, ("far", "masked"), (2, 3))
     ],
 )
@@ -158,66 +153,8 @@ def test_all_ranks_end_a_run_after_the_same_epoch_and_for_the_same_reason(ranks:
         assert len(answer["losses"]) == stopped.epoch
 
 
-def test_ranks_draw_disjoint_patterns_whose_union_is_the_batch_of_one_engine(ranks: Ranks) -> None:
-    scan, settings = a_scan(), sgd()
-    alone = ranks.run(1, work.train, scan, settings, 10)[0]["patterns"]
-    parts = [answer["patterns"] for answer in ranks.run(3, work.train, scan, settings, 10)]
-    for update, batch in enumerate(alone):
-        drawn = [index for part in parts for index in part[update]]
-        assert len(drawn) == len(set(drawn))
-        assert sorted(drawn) == sorted(batch)
-    assert len({tuple(batch) for batch in alone}) == 10, "batches repeat"
-
-
-def test_the_size_of_an_update_does_not_depend_on_the_number_of_engines(ranks: Ranks) -> None:
-    """Sums over a rank's patterns with gradients averaged over ranks would make it smaller by their number."""
-    scan, settings = a_scan(), sgd()
-    start = ranks.run(1, work.initial, scan, settings)[0]
-    alone = ranks.run(1, work.train, scan, settings, 1)[0]
-    together = ranks.run(2, work.train, scan, settings, 1)[0]
-    for name in ("object", "probe"):
-        ratio = np.linalg.norm(together[name] - start[name]) / np.linalg.norm(alone[name] - start[name])
-        assert ratio == pytest.approx(1, rel=1e-4)
-
-
-def test_losses_are_those_of_all_engines_on_every_rank(ranks: Ranks) -> None:
-    """The first half of the scan is ten times brighter and fits worse: each rank alone would see another loss."""
-    plain = pt.simulate(patterns=37, window=32, modes=1, photons=1e5, step=4, seed=3)
-    counts = plain.frames.read(0, len(plain)).copy()
-    counts[: len(plain) // 2] *= 10
-    counts[: len(plain) // 2, :, ::2] = 0
-    scan = Scan.from_arrays(counts, plain.positions, probe=plain.probe)
-    settings = pt.Settings(batch=8)
-    alone = ranks.run(1, work.train, scan, settings, 15)[0]
-    answers = ranks.run(3, work.train, scan, settings, 15)
-    for answer in answers:
-        assert answer["losses"] == answers[0]["losses"]
-        assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-4)
-        assert answer["rates"] == alone["rates"]
-
-
-def test_the_initial_state_is_the_same_everywhere_and_for_any_world(ranks: Ranks) -> None:
-    scan, settings = a_scan(), sgd()
-    alone = ranks.run(1, work.initial, scan, settings)[0]
-    answers = ranks.run(3, work.initial, scan, settings)
-    for answer in answers:
-        for name in ("object", "probe"):
-            np.testing.assert_array_equal(answer[name], answers[0][name])
-            assert difference(alone[name], answer[name]) < 1e-6
-
-
 def test_no_complex_tensor_is_registered(ranks: Ranks) -> None:
     assert ranks.run(2, work.initial, a_scan(), sgd())[1]["complex"] == []
-
-
-def test_gradients_of_the_group_are_the_sum_of_those_of_its_ranks(ranks: Ranks) -> None:
-    answers = ranks.run(3, work.gradients, a_scan(), sgd())
-    for index in range(2):
-        total = np.sum([own[index] for _, own in answers], axis=0)
-        imaginary = np.linalg.norm(total[..., 1])
-        assert imaginary > 0.01 * np.linalg.norm(total)
-        for group, _ in answers:
-            np.testing.assert_allclose(group[index], total, atol=2e-6 * np.abs(total).max())
 
 
 def test_engines_that_drift_apart_are_found_out(ranks: Ranks) -> None:
@@ -242,14 +179,13 @@ def test_a_group_knows_how_many_engines_share_a_gpu(ranks: Ranks) -> None:
 
 
 @pytest.mark.parametrize("world", [pytest.param(2, marks=OTHER_WORLDS), 3])
-@pytest.mark.parametrize("batches", ["spread", "random", "compact"])
+@pytest.mark.parametrize("batches", ["random", "compact"])
 def test_a_batch_on_each_engine_is_one_engine_with_all_of_them(ranks: Ranks, world: int, batches: str) -> None:
     scan, settings = a_scan(), sgd(batch=4).replace(batch_sampling=batches)
-    start = ranks.run(1, work.initial, scan, settings)[0]
     alone = ranks.run(1, work.train, scan, settings.replace(batch=4 * world), 10)[0]
     for answer in ranks.run(world, work.train, scan, settings.replace(batch_per="engine"), 10):
         for name in ("object", "probe"):
             assert difference(alone[name], answer[name]) < 1e-5
-            assert difference(start[name], alone[name]) > 1e-3, (
+            assert difference(alone["start"][name], alone[name]) > 1e-3, (
                 "the updates have to be large enough to tell worlds apart"
             )

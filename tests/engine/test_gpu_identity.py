@@ -1,7 +1,6 @@
 """The UUID of a GPU has one form, whether torch or nvidia-smi reports it."""
 
 import stat
-import time
 
 import torch
 
@@ -13,6 +12,7 @@ from ptynb.engine.group_selftest import _check_members
 from tests.engine import printed_gpu
 from tests.engine.printed_gpu import BY_NVIDIA_SMI, NAME
 from tests.raising import raises
+from tests.waiting import until
 
 DEVICE = torch.device("cuda:0")
 
@@ -55,7 +55,5 @@ def test_load_and_temperature_are_asked_of_the_engines_gpu(monkeypatch, tmp_path
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path))
     vitals = diagnostics.Vitals("cuda:0", 1)
-    until = time.monotonic() + 10
-    while vitals.load_and_temperature() == (None, None) and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: vitals.load_and_temperature() != (None, None))
     assert vitals.load_and_temperature() == (0.61, 55.0)

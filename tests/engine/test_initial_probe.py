@@ -14,7 +14,6 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import initial_probe
 from ptynb.engine.loop import Loop
-from ptynb.preparation.field_resampling import cut_spectrum, middle_start
 from ptynb.settings import Settings
 from tests.engine import work
 from tests.engine.ranks import Ranks
@@ -175,16 +174,6 @@ def test_the_extent_of_a_disc_is_found_of_a_flat_phase_and_of_speckles(radius: f
     assert found[0] == pytest.approx(1, abs=0.06)
     assert 1.1 < found[1] < 1.4
     assert initial_probe.disc_radius(torch.ones(16, *size)) == 0
-
-
-def test_a_probe_of_cropped_patterns_has_their_waves_in_the_whole_window() -> None:
-    random = np.random.default_rng(0)
-    probe = random.normal(size=(1, 16, 15)) + 1j * random.normal(size=(1, 16, 15))
-    whole = cut_spectrum(probe, middle_start((16, 15), (33, 40)), (33, 40))
-    waves = np.fft.fftshift(np.fft.fft2(whole[0], norm="ortho"))
-    expected = np.abs(np.fft.fftshift(np.fft.fft2(probe[0], norm="ortho")))
-    np.testing.assert_allclose(np.abs(waves[8:24, 13:28]), expected, atol=1e-12)
-    assert np.sum(np.abs(waves) ** 2) == pytest.approx(np.sum(expected**2))
 
 
 def test_the_patterns_are_neighbours_and_evenly_spread() -> None:

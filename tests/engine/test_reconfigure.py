@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from ptynb.engine.reconfigure import (
     with_states,
 )
 from ptynb.exceptions import SettingsError
+from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.physics.hotpath import exit_waves
 from ptynb.settings import (
     OPR,
@@ -49,6 +51,7 @@ from tests.engine import reconfigure_work
 from tests.engine.ranks import Ranks
 from tests.raising import raises
 
+CPU = SingleGroup(torch.device("cpu"))
 RANDOM = torch.Generator().manual_seed(1)
 
 
@@ -160,42 +163,44 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
 }
 
 
-def r_factor_of(settings: Settings, state: Any) -> tuple[float, float]:
-    """The R-factor of a state, and the loss of two more epochs from it."""
-    loop = Loop(a_scan(), Settings(**state.begun), SingleGroup(torch.device("cpu")))
-    loop.restore(state, settings)
-    there = loop.r_factor()[0]
-    for _ in range(2 * loop.updates - loop.update):
+@functools.cache
+def run(settings: Settings, epochs: int, updates: int = 0) -> tuple[Loop, ReconstructionState, float]:
+    """A loop after so many epochs and updates, disconnected, with its state and its R-factor."""
+    loop = Loop(a_scan(), settings, CPU)
+    for _ in range(epochs * loop.updates + updates):
         loop.step()
+    found = loop, loop.state(loop.loss_sums(), 9), loop.r_factor()[0]
     loop.disconnect()
-    return there, loop.epochs[-1].loss
+    return found
+
+
+def begun(state: ReconstructionState, settings: Settings | None = None) -> Loop:
+    """Another loop with this state."""
+    loop = Loop(a_scan(), Settings(**state.begun), CPU)
+    loop.restore(state, settings)
+    return loop
 
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_what_the_model_gave_before_it_gives_right_after_and_goes_on(case: str) -> None:
     before, changes, tolerance = CHANGES[case]
     settings = Settings(**{**START, **before})
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(3 * loop.updates + loop.updates // 2):
-        loop.step()
-    there, state = loop.r_factor()[0], loop.state(loop.loss_sums(), 9)
-    loop.disconnect()
+    _, state, there = run(settings, 2, 2 if settings.optimiser == "adam" else 0)
     wanted = settings.replace(**changes)
     mapped = restructured(state, wanted, a_scan())
     assert {change.name for change in mapped.changes} == set(settings.differences(wanted))
-    after, _ = r_factor_of(wanted, mapped)
-    assert after == pytest.approx(there, rel=tolerance)
+    loop = begun(mapped, wanted)
+    assert loop.r_factor()[0] == pytest.approx(there, rel=tolerance)
+    loop.step()
+    loop.disconnect()
 
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_pieces_that_are_switched_on_take_part(ranks: Ranks, world: int) -> None:
     settings = Settings(**START)
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
     wanted = settings.replace(pattern_intensities={"learning_rate": 0.01}, opr={"modes": 1})
-    for moved in ranks.run(world, reconfigure_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
+    state = restructured(run(settings, 0, 1)[1], wanted, a_scan())
+    for moved in ranks.run(world, reconfigure_work.moved, a_scan(), state, 2):
         assert {"weights", "variations"} <= moved
 
 
@@ -251,10 +256,10 @@ def live_settings(settings: Settings) -> Iterator[tuple[str, Settings]]:
 @pytest.mark.parametrize("optimiser", ALGORITHMS)
 def test_a_live_change_gives_what_a_run_with_it_from_the_start_gives(optimiser: str) -> None:
     """To the bit, if it is made before the first update: nothing is fixed by the value that a run begins with."""
-    scan, group = a_scan(17, 16), SingleGroup(torch.device("cpu"))
+    scan = a_scan(17, 16)
     present, met = Settings(**ALGORITHMS[optimiser], optimiser=optimiser), 0
     for name, wanted in live_settings(present):
-        loops = [Loop(scan, one, group) for one in (present, wanted)]
+        loops = [Loop(scan, one, CPU) for one in (present, wanted)]
         loops[0].change(wanted)
         for loop in loops:
             for _ in range(2 * loop.updates):
@@ -269,9 +274,9 @@ def test_a_live_change_gives_what_a_run_with_it_from_the_start_gives(optimiser: 
 
 def test_positions_that_are_refined_later_need_the_margin_of_those_from_the_start() -> None:
     """Without it windows at the edge would stay there, and the probe be shifted in them periodically."""
-    scan, group = a_scan(), SingleGroup(torch.device("cpu"))
+    scan = a_scan()
     still = Settings(**START, optimiser="adam")
-    loop = Loop(scan, still, group)
+    loop = Loop(scan, still, CPU)
     moves = torch.full((len(scan), 2), -7.5, dtype=torch.float64)
     for part in ("positions", "affine", "probe_offset"):
         wanted = still.replace(**{part: {"learning_rate": 0.1}})
@@ -280,8 +285,8 @@ def test_positions_that_are_refined_later_need_the_margin_of_those_from_the_star
         assert (loop.settings, loop.changes) == (still, [])
         state = restructured(loop.state(loop.loss_sums()), wanted, scan)
         found = list[torch.Tensor]()
-        for begun, restored in ((still, None), (Settings(**state.begun), state), (wanted, None)):
-            one = Loop(scan, begun, group)
+        for start, restored in ((still, None), (Settings(**state.begun), state), (wanted, None)):
+            one = Loop(scan, start, CPU)
             if restored is not None:
                 one.restore(restored)
             positions: Any = one.model.components["positions"]
@@ -299,18 +304,14 @@ def test_positions_that_are_refined_later_need_the_margin_of_those_from_the_star
     guess = dataclasses.replace(
         scan, object=np.ones(loop.frame.shape, complex), positions=scan.positions - loop.frame.origin
     )
-    given = Loop(guess, still, group)
+    given = Loop(guess, still, CPU)
     assert given.why_not_live(wanted) == "", "an object that is given does not grow"
     given.disconnect()
 
 
 def test_moments_stay_with_what_stays() -> None:
     settings = Settings(**START, positions=Positions(learning_rate=0.1), optimiser="adam")
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(loop.updates + 2):
-        loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
+    state = run(settings, 1, 2)[1]
     kept = restructured(state, settings.replace(batch=9), a_scan())
     assert kept.algorithm.keys() == state.algorithm.keys()
     assert (kept.epoch, kept.update, state.update) == (1, 0, 2)  # other updates: the epoch begins anew
@@ -325,11 +326,7 @@ def test_moments_stay_with_what_stays() -> None:
 
 def test_a_history_stays_with_the_same_problem_only() -> None:
     settings = Settings(**START, optimiser="lbfgs")
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(2):
-        loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
+    state = run(settings, 2)[1]
     assert restructured(state, settings.replace(seed=9), a_scan()).algorithm.keys() == state.algorithm.keys() != set()
     for others in ({"background": {"learning_rate": 0.01}}, {"probe": {"learning_rate": 0.0}}, {"loss": "poisson"}):
         assert restructured(state, settings.replace(**others), a_scan()).algorithm == {}
@@ -337,28 +334,18 @@ def test_a_history_stays_with_the_same_problem_only() -> None:
 
 def test_with_another_loss_the_running_epoch_begins_anew() -> None:
     settings = Settings(**START)
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(loop.updates + 2):
-        loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
+    state = run(settings, 2, 2)[1]
     mapped = restructured(state, settings.replace(loss="poisson"), a_scan())
-    assert (state.update, mapped.epoch, mapped.update) == (2, 1, 0)
+    assert (state.update, mapped.epoch, mapped.update) == (2, 2, 0)
     assert state.loss_sums.any()
     assert not mapped.loss_sums.any()
 
 
 def test_the_exit_waves_are_those_of_before() -> None:
-    settings = Settings(**START)
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(2 * loop.updates):
-        loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
+    settings, waves = Settings(**START), []
+    loop, state, _ = run(settings, 2, 2)
     wanted = settings.replace(slices={"count": 3, "thickness": 1e-12}, object={"padding": 7})
-    other = Loop(a_scan(), Settings(**restructured(state, wanted, a_scan()).begun), SingleGroup(torch.device("cpu")))
-    other.restore(restructured(state, wanted, a_scan()))
-    waves = []
+    other = begun(restructured(state, wanted, a_scan()))
     for one in (loop, other):
         batch = one.shard.batch(np.arange(5), 5)
         with torch.no_grad():
@@ -373,10 +360,7 @@ def test_what_has_nothing_in_common_is_refused() -> None:
     assert why_not(settings, settings.replace(batch=4), {}) is None
     assert "precision cannot change" in str(why_not(settings, settings.replace(precision="single"), {}))
     assert "another window" in str(why_not(settings, settings.replace(detector=Detector(oversampling=2)), {}))
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    loop.step()
-    state = loop.state(loop.loss_sums())
-    loop.disconnect()
+    state = run(settings, 0, 1)[1]
     with pytest.raises(SettingsError, match="weights has been active"):
         restructured(state, settings.replace(pattern_intensities={"learning_rate": 0.0}, optimiser="dm"), a_scan())
     with pytest.raises(SettingsError, match="precision cannot change"):
@@ -385,16 +369,11 @@ def test_what_has_nothing_in_common_is_refused() -> None:
 
 def test_a_background_keeps_its_intensities_in_the_other_parametrization() -> None:
     settings = Settings(background={"learning_rate": 0.01, "parametrization": "intensity"}, batch=8)
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(2 * loop.updates):
-        loop.step()
-    state = loop.state(loop.loss_sums())
+    loop, state, _ = run(settings, 2)
     before = loop.parameters()["background/background"].numpy()
-    loop.disconnect()
     assert before.max() > 0
     found = with_background_of(state, "amplitude")
-    other = Loop(a_scan(), Settings(**found.begun), SingleGroup(torch.device("cpu")))
-    other.restore(found)
+    other = begun(found)
     after = other.parameters()["background/background"].numpy()
     np.testing.assert_allclose(after, before, atol=2e-6 * other.mean_count, rtol=1e-5)
     other.step()
@@ -414,16 +393,12 @@ def test_a_tilt_keeps_its_angle_in_the_other_parametrization_and_in_other_slices
         slices=Slices(count=2, thickness=2e-4),
         tilt=Tilt(y=1e-4, per_position=True, learning_rate=0.01, parametrization="angle"),
     )
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
-    for _ in range(loop.updates):
-        loop.step()
-    state, before = loop.state(loop.loss_sums()), loop.parameters()["tilt/angles"].numpy()
-    loop.disconnect()
+    loop, state, _ = run(settings, 1)
+    before = loop.parameters()["tilt/angles"].numpy()
     assert np.ptp(before) > 1e-5
     wanted = settings.replace(slices={"count": count, "thickness": 1e-4}, tilt={"parametrization": "shift"})
     found = restructured(state, wanted, a_scan())
-    other = Loop(a_scan(), Settings(**found.begun), SingleGroup(torch.device("cpu")))
-    other.restore(found)
+    other = begun(found)
     np.testing.assert_allclose(other.parameters()["tilt/angles"].numpy(), before, rtol=1e-5)
     other.disconnect()
     assert not any(name.startswith("optimiser/tilt") for name in found.algorithm)

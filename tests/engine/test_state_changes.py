@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import ptynb as pt
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import run_progress
 from ptynb.engine.loop import Loop
@@ -73,8 +72,3 @@ def test_epochs_record_the_changes_of_the_state(case: str, most: int, monkeypatc
         moved = np.sqrt(((now["positions"] - before["positions"]) ** 2).sum(1).mean())
         assert epoch.position_change == (pytest.approx(moved, rel=1e-9) if case == "positions" else None)
         before = now
-
-
-def test_they_are_printed() -> None:
-    assert "object change 0.0012," in str(pt.Epoch(3, 0.5, 1.0, 10.0, object_change=0.00123))
-    assert "change" not in str(pt.Epoch(3, 0.5, 1.0, 10.0))

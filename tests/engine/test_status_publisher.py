@@ -62,16 +62,17 @@ def test_other_ranks_deliver_a_failure_and_nothing_else(followed: Followed) -> N
     assert come == [status] * 2, "again at the end, so that one that is lost on the way is not missed"
 
 
-def test_each_epoch_comes_once_and_in_its_order(followed: Followed) -> None:
+def test_each_epoch_comes_once_and_in_its_order_and_the_end_is_the_last_status(followed: Followed) -> None:
     followed.worker.command(StartRun(30))
-    records = [epoch.number for status, _ in followed.until("ready") for epoch in status.epochs]
-    assert records == [*range(1, 31)]
-
-
-def test_a_status_tells_which_epochs_it_leaves_out(followed: Followed) -> None:
-    followed.worker.command(StartRun(5))
-    for status, known in followed.until("ready"):
+    told = followed.until("ready")
+    assert [epoch.number for status, _ in told for epoch in status.epochs] == [*range(1, 31)]
+    for status, known in told:
         assert [epoch.number for epoch in status.epochs] == [*range(known + 1, status.epoch + 1)]
+    followed.worker.close()
+    numbers = [status.number for status, _ in (*told, *followed.until("closed"))]
+    assert numbers == sorted({*numbers})
+    time.sleep(2 * status_publisher.PROGRESS_SECONDS)
+    assert {followed.next(0.0)[0].state for _ in range(followed.come.qsize())} <= {"closed"}
 
 
 def test_an_idle_worker_delivers_nothing_and_each_command_at_once(
@@ -84,15 +85,6 @@ def test_an_idle_worker_delivers_nothing_and_each_command_at_once(
         assert followed.worker.command(order) == number
         while followed.next()[0].applied < number:
             pass
-
-
-def test_numbers_grow_and_the_end_is_the_last_status(followed: Followed) -> None:
-    followed.worker.command(StartRun(3))
-    followed.worker.close()
-    numbers = [status.number for status, _ in followed.until("closed")]
-    assert numbers == sorted({*numbers})
-    time.sleep(2 * status_publisher.PROGRESS_SECONDS)
-    assert {followed.next(0.0)[0].state for _ in range(followed.come.qsize())} <= {"closed"}
 
 
 def test_progress_within_an_epoch_is_delivered(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:

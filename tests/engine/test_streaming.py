@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.data.commands import StartRun
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import HDF5Frames
 from ptynb.data.scan import Scan
@@ -29,6 +28,7 @@ from ptynb.settings import Optimiser, Settings
 from tests.cases import MODES, a_scan
 from tests.engine import work
 from tests.engine.ranks import Ranks
+from tests.parametrization import each
 from tests.raising import raises
 
 CPU = torch.device("cpu")
@@ -78,11 +78,11 @@ def several_probes(folder: Path) -> Scan:
     )
 
 
-@pytest.mark.parametrize("probes", [1, 2])
 @pytest.mark.parametrize(
     "choices",
     [
         *({"optimiser": name} for name in get_args(Optimiser)),
+        *({"optimiser": name, "probes": 2} for name in ("adam", "rpie", "lsqml", "lbfgs", "dm")),
         {"optimiser": "adam", "gradient_accumulation": 3},
         {"optimiser": "rpie", "gradient_accumulation": 2},
         {"optimiser": "adam", "loss": "intensity"},
@@ -95,9 +95,9 @@ def several_probes(folder: Path) -> Scan:
     ],
     ids=str,
 )
-def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict[str, Any], probes: int) -> None:
-    scan = several_probes(tmp_path) if probes > 1 else in_file(tmp_path, a_scan(kind="masked"))
-    results = []
+def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict[str, Any]) -> None:
+    scan, results = several_probes(tmp_path) if "probes" in choices else in_file(tmp_path, a_scan(kind="masked")), []
+    choices = {name: value for name, value in choices.items() if name != "probes"}
     for frames in ("host", "disk"):
         settings = Settings(**{"probe": MODES, "batch": 8, **choices}, pattern_storage=frames)
         loop = Loop(scan, settings, SingleGroup(CPU))
@@ -117,15 +117,11 @@ def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict
     assert_equal(*results)
 
 
-@pytest.mark.parametrize("how", STORED)
-def test_counts_are_those_of_the_file_however_stored(tmp_path: Path, how: str) -> None:
-    for dtype in ("u1", "<u2", ">u2", "<i2", "<u4", ">i8", "<f4", ">f8"):
-        folder = tmp_path / dtype
-        folder.mkdir()
-        counts_are_those_of_the_file(folder, how, dtype)
-
-
-def counts_are_those_of_the_file(folder: Path, how: str, dtype: str) -> None:
+@each("dtype", ["u1", "<u2", ">u2", "<i2", "<u4", ">i8", "<f4", ">f8"])
+@each("how", STORED)
+def test_counts_are_those_of_the_file_however_stored(tmp_path: Path, how: str, dtype: str) -> None:
+    folder = tmp_path / how / dtype
+    folder.mkdir(parents=True)
     patterns = np.minimum(a_scan().frames.read(0, 37), 200).round().astype(np.float64)
     scan = dataclasses.replace(a_scan(kind="masked"), frames=Scan.from_arrays(patterns, a_scan().positions).frames)
     scan = in_file(folder, scan, how, dtype)
@@ -160,23 +156,15 @@ def _run(loop: Loop, epochs: int) -> None:
         loop.step()
 
 
-def test_the_place_is_said(tmp_path: Path) -> None:
+def test_status_and_result_say_where_frames_are(tmp_path: Path) -> None:
     scan = save_scan(a_scan(), tmp_path / "scan.h5")
     for frames, place in (("auto", "host"), ("device", "host"), ("host", "host"), ("disk", "disk")):
         loop = Loop(scan, Settings(pattern_storage=frames), SingleGroup(CPU))  # type: ignore[arg-type]
         assert loop.shard.place == place
         loop.disconnect()
-
-
-def test_status_and_result_say_where_frames_are(ranks: Ranks, tmp_path: Path) -> None:
-    scan = save_scan(a_scan(), tmp_path / "scan.h5")
-    for answer in ranks.run(2, work.command, scan, Settings(pattern_storage="disk"), [(0, StartRun(2))]):
-        assert answer["status"].frames == "disk"
-        assert len(answer["losses"]) == 2
     with contextlib.closing(pt.Reconstruction(scan, pt.Settings(pattern_storage="disk"), device="cpu")) as recon:
-        recon.start(epochs=1)
-        recon.wait()
-        assert recon.result.metadata["frames"] == "disk"
+        recon.step()
+        assert recon.status()[0].frames == recon.result.metadata["frames"] == "disk"
         assert recon.engines.endswith("frames read from disk")
 
 
@@ -231,17 +219,10 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
     assert choose_storage("auto", 3 * GB, 6 * GB, GPU, True, engines_per_gpu=2) == "host"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "code", "facts"),
-    [
-        ("disk", "patterns.not-in-file", ["pattern_storage", "disk", "save_scan"]),
-        ("auto", "patterns.not-enough-memory", ["60 GB", "40 GB", "save_scan"]),
-    ],
-)
-def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, wanted: Any, code: str, facts: list[str]) -> None:
+def test_patterns_for_which_no_place_has_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 40 * GB)
-    with raises(code, *facts):
-        choose_storage(wanted, 30 * GB, 60 * GB, CPU, in_file=False)
+    with raises("patterns.not-enough-memory", "60 GB", "40 GB", "save_scan"):
+        choose_storage("auto", 30 * GB, 60 * GB, CPU, in_file=False)
 
 
 def batches(count: int) -> list[np.ndarray[Any, Any]]:
@@ -282,17 +263,13 @@ def test_a_stream_stays_at_most_two_batches_ahead() -> None:
     assert len(made) <= 10 + AHEAD
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("window", [(32, 32), (7, 10)])
-def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int], threads: int) -> None:
+@each("threads", [1, 3])
+@each("window", [(32, 32), (7, 10)])
+@each("kind", ["<u1", "<u2", "<i4", "<f4", "<f8"])
+def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int], threads: int, kind: str) -> None:
     """Bad pixels are 0, negative counts too, zero frequency comes first."""
-    for kind in ("<u1", "<u2", "<i4", "<f4", "<f8"):
-        folder = tmp_path / kind
-        folder.mkdir()
-        threads_read_what_one_reads(folder, window, threads, kind)
-
-
-def threads_read_what_one_reads(folder: Path, window: tuple[int, int], threads: int, kind: str) -> None:
+    folder = tmp_path / f"{threads} {window} {kind}"
+    folder.mkdir()
     random, before = np.random.default_rng(4), torch.get_num_threads()
     stored = random.integers(0 if kind[1] == "u" else -20, 200, (9, *window)).astype(kind)
     mask = random.random(window) > 0.1

@@ -83,12 +83,6 @@ def test_the_slope_is_that_of_a_pattern_where_not_all_are_measured(launches: flo
     assert line.seconds(100_000) == pytest.approx(device.truth(100_000), rel=0.05)
 
 
-def test_64_patterns_would_say_that_more_patterns_cost_nothing() -> None:
-    device = Device(1.5e-3)
-    few, many = ((size, device.seconds(size)) for size in (32, 64))
-    assert Compute.through(few, many).seconds(3000) < device.truth(3000) / 3
-
-
 def test_a_device_that_bandwidth_limits_from_the_start_measures_few_sizes() -> None:
     device = Device(1e-5, each=1e-4)
     fewer, more = beyond_launches(device.seconds, 3000)

@@ -7,7 +7,6 @@ import itertools
 import pickle
 import subprocess
 import sys
-import time
 import weakref
 from typing import Any
 
@@ -27,6 +26,7 @@ from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from tests.engine import work
 from tests.engine.ranks import Ranks
+from tests.waiting import until
 
 EPOCHS = 40
 
@@ -36,7 +36,7 @@ def scan() -> Scan:
     return pt.simulate(patterns=100, window=64, seed=5)
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("world", [1, 3])
 def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan: Scan, world: int) -> None:
     straight = ranks.run(world, work.command, scan, pt.Settings(), [(0.0, StartRun(EPOCHS))])[0]
     script: work.Script = [(0.0, StartRun(EPOCHS))]
@@ -68,9 +68,8 @@ def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ran
     assert np.abs(unchanged[0]["probe"] - answers[0]["probe"]).max() > 0
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks, scan: Scan, world: int) -> None:
-    answers = ranks.run(world, work.failing, scan, pt.Settings(), 5)
+def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks, scan: Scan) -> None:
+    answers = ranks.run(3, work.failing, scan, pt.Settings(), 5)
     message, lost_group, _ = answers[1]
     assert "out of memory, says the test" in message
     assert not lost_group
@@ -127,10 +126,9 @@ def test_after_an_abort_of_nccl_the_present_state_is_not_offered(scan: Scan, bac
 
 def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None:
     frozen = pt.Settings(probe=pt.Probe(learning_rate=0))
-    before = ranks.run(2, work.initial, scan, frozen)[0]
     after = ranks.run(2, work.train, scan, frozen, 20)[0]
-    np.testing.assert_array_equal(before["probe"], after["probe"])
-    assert np.abs(before["object"] - after["object"]).max() > 0.01
+    np.testing.assert_array_equal(after["start"]["probe"], after["probe"])
+    assert np.abs(after["start"]["object"] - after["object"]).max() > 0.01
 
 
 def test_a_loss_that_is_not_finite_stops_all_ranks_with_advice(ranks: Ranks, scan: Scan) -> None:
@@ -198,11 +196,8 @@ def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
     worker = Worker(received, pt.Settings(), membership, plan=StagePlan(stages))
     del received
     worker.command(StartRun(2))
-    until = time.monotonic() + 60
-    while worker.status().epoch < 2:
-        assert worker.status().failure is None
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: worker.status().epoch >= 2 or worker.status().failure, 60)
+    assert worker.status().failure is None
     assert message() is None
     worker.close()
     before = worker.status()

@@ -18,6 +18,7 @@ from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Worker
 from ptynb.optimize.lbfgs import LBFGS
 from ptynb.settings import Settings
+from tests.waiting import until
 
 
 def train(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
@@ -56,23 +57,6 @@ def leave(loop: Loop, group: Group) -> None:
 
 def initial(membership: Membership, scan: Scan, settings: Settings) -> dict[str, Any]:
     return train(membership, scan, settings, 0)
-
-
-def gradients(membership: Membership, scan: Scan, settings: Settings) -> tuple[list[Any], list[Any]]:
-    """The first update's gradients as DistributedDataParallel gives them, and this rank's own without it."""
-    group = join(membership)
-    loop = Loop(scan, settings, group)
-    try:
-        batch = loop.shard.batch(loop.order.part(loop.order.epoch(1), 0, group.rank, group.world), 8)
-        loop.model(batch).backward()
-        moving = [parameter for parameter in loop.model.parameters() if parameter.requires_grad]
-        own = [parameter.grad.clone().numpy() for parameter in moving]
-        for parameter in moving:
-            parameter.grad = None
-        loop.algorithm._distributed(batch).backward()  # type: ignore[attr-defined]
-        return [parameter.grad.clone().numpy() for parameter in moving], own
-    finally:
-        leave(loop, group)
 
 
 def drift(membership: Membership, scan: Scan, settings: Settings) -> str:
@@ -129,10 +113,7 @@ def command(membership: Membership, scan: Scan, settings: Settings, script: Scri
         for seconds, order in [*script, (0.0, MakeResult())]:
             time.sleep(seconds)
             obeyed(worker, worker.command(order))
-        until = time.monotonic() + 60
-        while worker.status().state == "running":
-            assert time.monotonic() < until
-            time.sleep(0.002)
+        finished(worker)
         obeyed(worker, worker.command(MakeResult()))
         worker.command(CloseRun())
     worker._thread.join(60)
@@ -165,10 +146,7 @@ def stop_and_go_on(
     if membership.rank == 0:
         worker.command(StartRun(epochs - worker.status().epoch))
         obeyed(worker, worker.command(MakeResult()))
-        until = time.monotonic() + 60
-        while worker.status().state == "running":
-            assert time.monotonic() < until
-            time.sleep(0.002)
+        finished(worker)
         worker.command(CloseRun())
     worker._thread.join(60)
     loop = worker._loop
@@ -190,18 +168,17 @@ def diverging(membership: Membership, scan: Scan, settings: Settings) -> str:
 
 
 def obeyed(worker: Worker, number: int) -> None:
-    until = time.monotonic() + 30
-    while worker.status().applied < number:
-        assert worker.status().failure is None, worker.status().failure
-        assert time.monotonic() < until, "a command was not obeyed within 30 s"
-        time.sleep(0.001)
+    until(lambda: worker.status().applied >= number or worker.status().failure, 30, "a command is obeyed")
+    assert worker.status().failure is None, worker.status().failure
+
+
+def finished(worker: Worker) -> None:
+    until(lambda: worker.status().state != "running", 60, "the run ends")
 
 
 def loaded(worker: Worker) -> Loop:
     """The loop of a worker, once it is there."""
-    until = time.monotonic() + 30
-    while worker.status().state == "loading" and time.monotonic() < until:
-        time.sleep(0.001)
+    until(lambda: worker.status().state != "loading", 30, "the loop is there")
     assert worker._loop is not None
     return worker._loop
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.optimize.active_tiles import TILE, Region, Windows, largest_step, touched_tiles
+from ptynb.optimize.active_tiles import Windows, largest_step, touched_tiles
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.optimizers import RowAdam
 from ptynb.settings import Affine, Positions, ProbeOffset, Settings
@@ -96,14 +96,3 @@ def test_no_gradients_make_a_larger_step_of_adam(momentum: float) -> None:
 def _worst(momentum: float, squares: float, count: int) -> list[float]:
     """Nearly nothing for long, so that the corrections have no effect, then growing ones."""
     return [1e-30] * (count - 200) + [max(1e-30, (momentum / squares) ** (200 - step)) for step in range(1, 201)]
-
-
-def test_indices_are_those_of_the_tiles_pixels() -> None:
-    for shape in ((70, 101), (64, 96), (20, 90), (33, 32), (5, 7)):
-        tiles = np.random.default_rng(1).random([-(-side // TILE) for side in shape]) > 0.4
-        region = Region(shape, tiles)
-        inside = np.kron(tiles, np.ones((TILE, TILE)))[: shape[0], : shape[1]] > 0
-        indices = region._index(torch.device("cpu"))
-        np.testing.assert_array_equal(np.sort(indices.numpy()), np.flatnonzero(inside))
-        assert region.pixels == len(indices)
-        assert region._index(torch.device("cpu")) is indices, "made once"

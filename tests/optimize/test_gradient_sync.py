@@ -24,13 +24,10 @@ from ptynb.settings.regularizers import Similarity, Sparsity, TotalVariation
 from tests.cases import MODES, sparse_scan
 from tests.engine import gradient_sync_work as work
 from tests.engine.ranks import Ranks
+from tests.engine.reference_model import difference
 
 worlds = pytest.mark.parametrize("world", [3, pytest.param(2, marks=pytest.mark.system("worlds"))])
 THICK = Slices(count=2, thickness=2e-4)
-
-
-def difference(one: Any, other: Any) -> float:
-    return float(np.linalg.norm(one - other) / (np.linalg.norm(one) + 1e-12))
 
 
 def sgd(rate: float = 0.1, **choices: Any) -> Settings:
@@ -68,7 +65,7 @@ class TestRegions:
         assert more.sum() == 9
 
     def test_what_is_packed_comes_back_to_its_place(self) -> None:
-        shapes = ((2, 3, 70, 101, 2), (2, 1, 101, 70), (1, 1, 20, 90, 2), (64, 96))
+        shapes = ((2, 3, 70, 101, 2), (2, 1, 101, 70), (1, 1, 20, 90, 2), (64, 96), (33, 32))
         for shape, by_index in product(shapes, (False, True)):
             self.what_is_packed_comes_back_to_its_place(shape, by_index)
 
@@ -76,7 +73,7 @@ class TestRegions:
         parts = 2 if len(shape) == 5 else 1
         plane = shape[-3:-1] if parts == 2 else shape[-2:]
         tiles = np.random.default_rng(0).random([-(-side // TILE) for side in plane]) > 0.5
-        tiles[-1, -1], tiles[0, 0] = True, False
+        tiles[0, 0], tiles[-1, -1] = False, True
         region = Region((plane[0], plane[1]), tiles)
         inside = np.kron(tiles, np.ones((TILE, TILE)))[: plane[0], : plane[1]] > 0
         if parts == 2:
@@ -131,15 +128,12 @@ def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case:
     names = [name for name in alone if isinstance(alone[name], np.ndarray)]
     for name in ("object", "probe"):
         assert difference(start[name], alone[name]) > 1e-3, "the updates have to be large enough to tell"
-    touched = ranks.run(world, work.trained, sparse_scan(), settings, updates)
-    whole = ranks.run(world, work.trained, sparse_scan(), settings.replace(gradient_sync="dense"), updates)
-    for answer in (*touched, *whole):
+    for answer in ranks.run(world, work.trained, sparse_scan(), settings, updates):
         for name in names:
             assert difference(alone[name], answer[name]) < 1e-9, name
         assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9)
-    assert all(answer["region"] for answer in touched)
-    assert not any(answer["region"] for answer in whole)
-    assert touched[0]["sent"] < 0.75 * whole[0]["sent"]
+        assert answer["region"]
+        assert answer["sent"] < 0.75 * updates * sum(answer["parameters"])
 
 
 @pytest.mark.parametrize("sync", ["sparse", "dense"])
@@ -148,12 +142,13 @@ def test_gradients_summed_after_backward_give_one_engines_answer(ranks: Ranks, s
     for case in ("slices", "accumulated", "rpie", "adam, positions", "affine and offset"):
         settings = TOUCHED[case].replace(gradient_sync=sync)
         alone = ranks.run(1, work.trained, sparse_scan(), settings, 20)[0]
-        wrapped = ranks.run(3, work.trained, sparse_scan(), settings, 20)[0]
-        for answer in ranks.run(3, work.trained_apart, sparse_scan(), settings, 20):
+        wrapped = ranks.run(3, work.trained, sparse_scan(), settings, 20)
+        for answer in (*wrapped, *ranks.run(3, work.trained_apart, sparse_scan(), settings, 20)):
             for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
                 assert difference(alone[name], answer[name]) < 1e-9, (case, name)
             assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9), case
-            assert answer["sent"] <= 1.01 * wrapped["sent"], case
+            assert answer["sent"] <= 1.01 * wrapped[0]["sent"], case
+            assert answer["region"] is (sync == "sparse"), case
 
 
 def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
@@ -216,6 +211,6 @@ def test_windows_that_the_host_does_not_know_give_one_engines_answer(ranks: Rank
         assert answer["region"]
 
 
-def test_fifty_groups_come_and_go(ranks: Ranks) -> None:
-    for _ in range(50):
+def test_groups_come_and_go(ranks: Ranks) -> None:
+    for _ in range(20):
         ranks.run(2, work.trained, sparse_scan(), Settings(batch=3), 3)

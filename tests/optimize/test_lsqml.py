@@ -1,4 +1,4 @@
-"""LSQML against plain numpy: its directions, step lengths and the steps of every part; momentum; recovery."""
+"""LSQML against plain numpy: its directions, step lengths and the steps of every part; momentum; slices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.data.patterns import ArrayFrames
-from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
 from ptynb.optimize.lsqml import DAMPING, MEMORY, illumination_of_all, step_lengths
 from ptynb.optimize.lsqml_parts import FARTHEST, FLATTEST, position_steps
@@ -317,73 +315,7 @@ def test_momentum_adds_a_fraction_of_the_last_epoch() -> None:
     assert difference(without.numpy(), starts[2].numpy()) > 1e-3
 
 
-# Recovery
-
 SMALL = pt.simulate(patterns=100, window=32, seed=1)
-
-
-def again(scan: Scan, patterns: Array) -> Scan:
-    return dataclasses.replace(scan, frames=ArrayFrames.of(patterns))
-
-
-def counts_of(scan: Scan) -> Array:
-    return scan.frames.read(0, len(scan)).astype(np.float64)
-
-
-def test_wrong_positions_and_a_flickering_beam_are_found() -> None:
-    random = np.random.default_rng(0)
-    intensities = random.uniform(0.6, 1.0, len(SMALL))
-    wrong = random.normal(0, 0.7, (len(SMALL), 2))
-    flickering = again(SMALL, random.binomial(counts_of(SMALL).astype(int), intensities[:, None, None]))
-    scan = dataclasses.replace(flickering, positions=SMALL.positions + wrong)
-    ignored = Settings(optimiser="lsqml", batch=8)
-    loop = after(
-        scan,
-        ignored.replace(
-            positions={"learning_rate": 1, "momentum": 0, "start_epoch": 3}, pattern_intensities={"learning_rate": 0.5}
-        ),
-        40,
-    )
-    miss = loop.model.all_positions().numpy() + np.array(loop.frame.origin) - SMALL.positions
-    miss -= miss.mean(0)
-    ratio = np.log(part(loop, "weights").weights.detach().numpy() / intensities)
-    # An exponential of the position may be in the object and, inverse, in the probe and the intensities.
-    plane = np.column_stack([np.ones(len(SMALL)), SMALL.positions])
-    ratio -= plane @ np.linalg.lstsq(plane, ratio)[0]
-    print(f"positions {np.sqrt((miss**2).sum(1).mean()):.3f}, intensities {ratio.std():.4f}")
-    assert np.sqrt((miss**2).sum(1).mean()) < 0.15
-    assert ratio.std() < 0.01
-    assert loop.epochs[-1].loss < after(scan, ignored, 40).epochs[-1].loss / 5
-
-
-def test_a_background_is_found() -> None:
-    random = np.random.default_rng(0)
-    mean = counts_of(SMALL).mean()
-    added = 0.1 * mean * (1 + np.add.outer(np.arange(32), np.zeros(32)) / 32)
-    scan = again(SMALL, counts_of(SMALL) + random.poisson(np.broadcast_to(added, counts_of(SMALL).shape)))
-    ignored = Settings(optimiser="lsqml", batch=8)
-    loop = after(scan, ignored.replace(background={"learning_rate": 0.5}), 60)
-    found = part(loop, "background").arrays()["background"].numpy()
-    dim = counts_of(SMALL).mean(0) < mean
-    print(f"background: {np.linalg.norm((found - added)[dim]) / np.linalg.norm(added[dim]):.3f}")
-    assert np.linalg.norm((found - added)[dim]) < 0.2 * np.linalg.norm(added[dim])
-    assert loop.epochs[-1].loss < after(scan, ignored, 60).epochs[-1].loss / 3
-
-
-def test_a_probe_that_drifts_is_followed() -> None:
-    assert SMALL.ground_truth is not None
-    probe = SMALL.ground_truth.probe[0].astype(complex)
-    y, x = np.meshgrid(*[(np.arange(32) - 16) / 32] * 2, indexing="ij")
-    time = np.linspace(-1, 1, len(SMALL))[:, None, None]
-    probes = (probe * (1 + 3j * time * x + 2 * np.cos(5 * time) * y))[:, None]
-    scan = pt.simulate_diffraction(
-        SMALL.ground_truth.object, probes, SMALL.positions, geometry=SMALL.geometry, guess=SMALL.probe
-    )
-    fixed, followed = (
-        after(scan, Settings(optimiser="lsqml", batch=8, opr=OPR(modes=modes)), 40).epochs[-1].loss for modes in (0, 2)
-    )
-    print(f"OPR: loss {fixed:.5f} -> {followed:.5f}")
-    assert followed < fixed / 6
 
 
 def test_two_slices_are_resolved() -> None:

@@ -50,27 +50,19 @@ def batches(order, number, world=1):
 
 
 @kinds
-def test_every_pattern_comes_once_an_epoch(kind):
-    for order, world, case in orders(kind):
-        for number in range(EPOCHS):
-            met = np.concatenate([part for parts in batches(order, number, world) for part in parts])
-            np.testing.assert_array_equal(np.sort(met), np.arange(order.count), case)
-
-
-@kinds
-def test_the_batches_are_those_of_one_engine(kind):
-    for order, world, case in orders(kind):
-        for number in range(EPOCHS):
-            for alone, parts in zip(batches(order, number), batches(order, number, world), strict=True):
-                np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(alone[0]), case)
-
-
-@kinds
-def test_what_ranks_own_is_disjoint_and_covers_all(kind):
+def test_ranks_share_the_batches_of_one_engine_and_every_pattern_comes_once_an_epoch(kind):
     for order, world, case in orders(kind):
         owned = [order.owned(rank, world) for rank in range(world)]
         np.testing.assert_array_equal(np.sort(np.concatenate(owned)), np.arange(order.count), case)
         assert all((np.diff(part) > 0).all() for part in owned), case
+        for number in range(EPOCHS):
+            alone, together = batches(order, number), batches(order, number, world)
+            np.testing.assert_array_equal(
+                np.sort(np.concatenate([batch for (batch,) in alone])), np.arange(order.count), case
+            )
+            for (batch,), parts in zip(alone, together, strict=True):
+                np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(batch), case)
+                assert all(np.isin(part, own).all() for part, own in zip(parts, owned, strict=True)), case
 
 
 def test_spread_batches_leave_each_rank_one_part_of_the_file():
@@ -78,15 +70,6 @@ def test_spread_batches_leave_each_rank_one_part_of_the_file():
         owned = [part for part in (order.owned(rank, world) for rank in range(world)) if len(part)]
         assert all((np.diff(part) == 1).all() for part in owned), case
         assert all(before[-1] + 1 == after[0] for before, after in pairwise(owned)), case
-
-
-@kinds
-def test_a_part_is_what_its_rank_owns(kind):
-    for order, world, case in orders(kind):
-        owned = [order.owned(rank, world) for rank in range(world)]
-        for number in range(EPOCHS):
-            for parts in batches(order, number, world):
-                assert all(np.isin(part, own).all() for part, own in zip(parts, owned, strict=True)), case
 
 
 @kinds
@@ -109,18 +92,6 @@ def test_engines_hold_almost_as_much_of_a_batch_as_each_other(kind):
                 assert max(sizes) - min(sizes) <= 2, case
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_thirteen_patterns_over_engines(world):
-    order = BatchSampler(13, 4, seed=0)
-    owned = [order.owned(rank, world) for rank in range(world)]
-    assert [(part[0], part[-1] + 1) for part in owned] == {
-        2: [(0, 6), (6, 13)],
-        3: [(0, 3), (3, 6), (6, 13)],
-    }[world]
-    sizes = sorted(sum(len(part) for part in parts) for parts in batches(order, 1, world))
-    assert sizes == [3, 3, 3, 4]
-
-
 def test_a_compact_batch_covers_a_small_part_of_the_scan():
     y, x = np.mgrid[:20, :20]
     order = BatchSampler(400, 16, 0, "compact", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
@@ -133,12 +104,6 @@ def test_a_compact_batch_covers_a_small_part_of_the_scan():
 def test_a_random_batch_is_another_one_every_epoch():
     order = make(400, 16, "random")
     assert not {tuple(parts[0]) for parts in batches(order, 1)} & {tuple(parts[0]) for parts in batches(order, 2)}
-
-
-def test_a_batch_is_spread_over_the_scan():
-    order = BatchSampler(400, 16, seed=0)
-    for parts in batches(order, 0):
-        np.testing.assert_array_equal(np.sort(parts[0]) // 25, np.arange(16))
 
 
 @pytest.mark.parametrize("kind", ["spread", "interleaved"])
@@ -162,16 +127,3 @@ def test_an_order_depends_on_seed_and_epoch_as_in_former_versions(kind):
                 expected.insert(gap % order.updates, -1)
                 gap += stride
             np.testing.assert_array_equal(row, expected, f"{count} patterns in batches of {batch}, epoch {number}")
-
-
-def test_epochs_and_seeds_differ():
-    tables = [BatchSampler(100, 7, seed).epoch(number) for seed in range(3) for number in range(4)]
-    assert len({table.tobytes() for table in tables}) == 12
-
-
-def test_epochs_do_not_need_the_ones_before():
-    order = BatchSampler(100, 7, seed=1)
-    later = order.epoch(5)
-    for number in range(5):
-        order.epoch(number)
-    np.testing.assert_array_equal(order.epoch(5), later)

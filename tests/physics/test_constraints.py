@@ -13,7 +13,7 @@ from scipy import fft, ndimage
 import ptynb as pt
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.constraints import covered, impose, neighbours_mean, orthogonal_modes, total_variation_step
+from ptynb.physics.constraints import covered, impose, neighbours_mean, total_variation_step
 from ptynb.physics.model import Model
 from ptynb.settings import constraints as kinds
 from tests.parametrization import each
@@ -178,11 +178,6 @@ def test_modes_are_orthogonal_sorted_and_hold_the_same_light() -> None:
     expected = np.linalg.svd(before["probe"].reshape(2, -1), compute_uv=False) ** 2
     np.testing.assert_allclose(gram.diagonal().real, expected, rtol=1e-10)
     np.testing.assert_allclose((np.abs(after["probe"]) ** 2).sum(0), (np.abs(before["probe"]) ** 2).sum(0), rtol=1e-8)
-
-
-def test_orthogonal_modes_keep_their_phase() -> None:
-    modes = torch.from_numpy(np.linalg.qr(RANDOM.standard_normal((64, 3)) + 1j)[0].T * [[3], [2], [1]]).reshape(3, 8, 8)
-    torch.testing.assert_close(orthogonal_modes(modes), modes)
 
 
 def test_probe_is_dark_outside_its_support_and_untouched_inside() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ptynb.physics.model_builder import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
+from ptynb.physics.model_builder import add_modes, probe_from_mean_pattern, scale_to_counts
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -28,19 +28,13 @@ def power(probe):
     return probe.abs().square().sum((1, 2))
 
 
-@each("modes", [1, 2, 3, 6, 10])
-def test_modes_are_orthogonal(modes):
-    found = gram(add_modes(a_beam(), modes))
+@each(("modes", "dtype", "most"), [*((n, torch.float64, 1e-12) for n in (1, 2, 3, 6, 10)), (10, torch.float32, 1e-5)])
+def test_modes_are_orthogonal(modes, dtype, most):
+    found = gram(add_modes(a_beam(dtype), modes))
     off = found - torch.diag(found.diagonal())
     scale = found.diagonal().real.sqrt()
     assert found.shape == (modes, modes)
-    assert (off.abs() / (scale[:, None] * scale)).max() < 1e-12
-
-
-def test_modes_are_orthogonal_in_single_precision():
-    found = gram(add_modes(a_beam(torch.float32), 10))
-    scale = found.diagonal().real.sqrt()
-    assert ((found - torch.diag(found.diagonal())).abs() / (scale[:, None] * scale)).max() < 1e-5
+    assert (off.abs() / (scale[:, None] * scale)).max() < most
 
 
 def test_a_new_mode_is_orthogonal_to_guesses_that_are_not():
@@ -68,19 +62,13 @@ def test_modes_that_a_point_can_not_have_are_refused():
         add_modes(point, 2)
 
 
-@each("modes", [1, 2, 3, 10, 40])
-@each("guess", [1, 2, 3])
-def test_the_total_power_stays(modes, guess):
-    probe = torch.cat([a_beam(), complex_normal(2, 2, *WINDOW)])[:guess]
-    torch.testing.assert_close(power(add_modes(probe, modes)).sum(), power(probe).sum(), rtol=1e-12, atol=0)
-
-
 @each("fraction", [0.05, 0.1])
 @each("modes", [1, 2, 4])
 def test_each_new_mode_gets_its_fraction(modes, fraction):
     powers = power(add_modes(a_beam(), modes, fraction))
     expected = [1 - (modes - 1) * fraction] + [fraction] * (modes - 1)
     torch.testing.assert_close(powers / powers.sum(), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
+    torch.testing.assert_close(powers.sum(), power(a_beam()).sum(), rtol=1e-12, atol=0)
 
 
 def test_the_first_new_mode_changes_sign_along_x_and_the_next_along_y():
@@ -94,12 +82,10 @@ def test_the_first_new_mode_changes_sign_along_x_and_the_next_along_y():
 
 def test_given_modes_keep_their_shapes_and_their_ratio():
     guess = torch.cat([a_beam(), 0.3 * complex_normal(1, 1, *WINDOW)])
+    before = guess.clone()
     modes = add_modes(guess, 3)
     torch.testing.assert_close(modes[:2], guess * 0.95**0.5, rtol=1e-12, atol=0)
-
-
-def test_one_mode_asked_for_and_given_is_unchanged():
-    torch.testing.assert_close(add_modes(a_beam(), 1), a_beam(), rtol=1e-14, atol=0)
+    assert torch.equal(guess, before)
 
 
 def test_too_many_modes_are_cut():
@@ -107,12 +93,6 @@ def test_too_many_modes_are_cut():
     torch.testing.assert_close(
         add_modes(guess, 2), guess[:2] * (power(guess).sum() / power(guess[:2]).sum()).sqrt(), rtol=1e-12, atol=0
     )
-
-
-def test_the_guess_is_not_overwritten():
-    guess = a_beam()
-    add_modes(guess, 3)
-    assert torch.equal(guess, a_beam())
 
 
 @each("window", [(8, 12), (9, 7)])
@@ -131,17 +111,9 @@ def test_the_probe_from_the_mean_pattern_is_focused_in_the_middle(window):
     assert divmod(probe.abs().argmax().item(), window[1]) == (window[0] // 2, window[1] // 2)
 
 
-def test_negative_means_are_dark():
-    assert torch.equal(probe_from_mean_pattern(-torch.ones(4, 4), torch.complex64), torch.zeros(1, 4, 4) + 0j)
-
-
 @each("counts", [1.0, 12345.0])
 def test_scaling_gives_the_counts_of_a_transparent_object(counts):
     probe = scale_to_counts(complex_normal(5, 2, *WINDOW), counts)
     assert torch.fft.fft2(probe, norm="ortho").abs().square().sum().item() == pytest.approx(counts, rel=1e-12)
     ratio = probe / complex_normal(5, 2, *WINDOW)
     torch.testing.assert_close(ratio, ratio[0, 0, 0].expand_as(ratio), rtol=1e-12, atol=1e-12)
-
-
-def test_a_flat_object_transmits_everything():
-    assert torch.equal(flat_object((3, 5), torch.complex128), torch.ones(3, 5, dtype=torch.complex128))
