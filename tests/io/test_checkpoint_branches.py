@@ -214,6 +214,17 @@ def test_a_note_with_other_values_is_damaged(tmp_path: Path) -> None:
             assert checkpoint_branches.newest(root).name == "state-00006.h5"
 
 
+def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(tmp_path: Path) -> None:
+    for header in ['{"run": "a", "token": "b", "written": "now"}', '{"run": [', "[" * 400]:
+        with of_case(header, tmp_path) as home:
+            root = three(home)
+            path = root / "state-00004.h5"
+            with path.open("r+b") as file:
+                file.write(f"ptynb state 1\n{header}\n".encode().ljust(512, b"\0"))
+            os.utime(path, ns=(1, 1))
+            assert names(root) == ["state-00004.h5", "state-00002.h5", "state-00006.h5"]
+
+
 def test_a_state_with_another_record_is_left_out(tmp_path: Path) -> None:
     for record in ["[1]", '{"epoch": [], "update": 0, "epochs": []}']:
         with of_case(record, tmp_path) as home:

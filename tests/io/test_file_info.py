@@ -78,6 +78,14 @@ def test_one_number_stands_for_both_sides(tmp_path, simulated):
     assert options.arguments == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
 
 
+def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_path):
+    with h5py.File(tmp_path / "dark.h5", "w") as file:
+        file["entry/data/data"] = np.zeros((20, 16, 16), np.uint16)
+    found = info(tmp_path / "dark.h5")
+    assert "the positions" in [lack.name for lack in found.missing]
+    assert [remark for remark in found.notes if remark.startswith("All counts are zero in the patterns that were")]
+
+
 def test_why_a_file_cannot_be_opened_is_told_beside_what_it_holds(tmp_path, simulated):
     path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
     with h5py.File(path, "r+") as file:

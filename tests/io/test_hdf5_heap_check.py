@@ -81,6 +81,15 @@ def test_a_heap_with_lengths_of_4_bytes_is_checked_as_well(tmp_path, length):
         texts_of(path)
 
 
+def test_what_is_not_part_of_the_signature_may_have_any_value(tmp_path):
+    path = with_texts(tmp_path / "damaged.h5")
+    place, whole = damage(path, FREE, 0), bytearray(path.read_bytes())
+    whole[place + 5 : place + 8] = b"abc"  # reserved bytes, which HDF5 ignores
+    path.write_bytes(whole)
+    with raises("file.damaged", path, place):
+        texts_of(path)
+
+
 def test_what_h5py_writes_is_sound(tmp_path):
     for version, count in itertools.product(["earliest", "v110", "latest"], [1, 1000]):
         with of_case((version, count), tmp_path) as home:

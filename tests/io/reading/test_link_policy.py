@@ -193,6 +193,12 @@ def test_metadata_that_may_not_be_read_are_a_remark_where_they_may_be_of_another
     assert any("other.xml is not looked at" in remark and "outside" in remark for remark in found.notes)
 
 
+def test_groups_of_zarr_that_link_in_a_circle_are_gone_through_once(tmp_path, original):
+    store()(tmp_path, original)
+    (tmp_path / "scan.zarr" / "scan" / "again").symlink_to(tmp_path / "scan.zarr")
+    assert len(load(tmp_path / "scan.zarr")) == 24
+
+
 def test_a_pipe_in_a_store_is_not_waited_for(tmp_path, original):
     store()(tmp_path, original)
     part = tmp_path / "scan.zarr/scan/patterns/c/2/0/0"
@@ -210,6 +216,16 @@ def test_a_pipe_that_was_made_after_loading_is_refused(tmp_path, original):
     os.mkfifo(part)
     with pytest.raises(FileError, match=r"scan/patterns/c/2/0/0, .*remove it from the store"):
         scan.counts(0, 24)
+
+
+def test_a_pipe_beside_a_file_is_taken_away_as_the_message_says(tmp_path, original):
+    merlin(tmp_path, original)
+    (tmp_path / "scan.hdr").unlink()
+    os.mkfifo(tmp_path / "scan.hdr")
+    with pytest.raises(FileError, match=r"has scan\.hdr beside it, .*remove it"):
+        load(tmp_path / "scan.mib", **PLACED)
+    (tmp_path / "scan.hdr").unlink()
+    np.testing.assert_array_equal(load(tmp_path / "scan.mib", **PLACED).counts(0, 24), original.stack)
 
 
 UP = ("../../secret", "/secret", "..", "a/../../secret")
