@@ -38,17 +38,13 @@ def test_a_run_is_repeated_and_compared(made: Path, tmp_path: Path, capsys: pyte
     assert (load_result(second).losses == load_result(made).losses).all()
 
 
-REFUSED = {
-    "epochs": (["--epochs", "3"], "--epochs and --reproduce exclude each other; omit the former."),
-    "another cluster": (["--cluster", "slurm"], "--reproduce does not support --cluster slurm; use ptynb.reproduce"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_can_not_go_with_it_is_refused(made: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options, words = REFUSED[name]
-    assert main(["run", str(made), "--reproduce", *options]) == 1
-    assert words in " ".join(capsys.readouterr().err.split())
+def test_what_can_not_go_with_it_is_refused(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, words in (
+        (["--epochs", "3"], "--epochs and --reproduce exclude each other; omit the former."),
+        (["--cluster", "slurm"], "--reproduce does not support --cluster slurm; use ptynb.reproduce"),
+    ):
+        assert main(["run", str(made), "--reproduce", *options]) == 1
+        assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_result_is_exported_to_several_files(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

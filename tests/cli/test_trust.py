@@ -26,6 +26,7 @@ from ptynb.settings.base_models import TRUST, kinds_in
 from ptynb.settings.cluster_options import CLUSTERS, JOB_CLUSTERS
 from ptynb.settings.run_files.run_file import RunFile, read_run
 from ptynb.settings.run_files.run_file_example import example
+from tests.parametrization import each
 from tests.raising import raises
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
@@ -65,7 +66,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
     return shown.getvalue()
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "names"),
     [
         (LEAST, []),
@@ -75,16 +76,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
             + "checkpointing: {folder: /data/kept, pictures: 1}\n",
             [],
         ),
-        (LEAST + "load: {links: anywhere, mask: entry/mask}\nstart: /data/theirs.mat\n", []),
         (LEAST + "cluster: {kind: slurm, nodes: 2, partition: gpu, account: beam, memory: 4G, time: 1:00:00}\n", []),
         (LEAST + TRANSFER, ["checkpointing.transfer"]),
         (LEAST + SSH, ["cluster.hosts", "cluster.python", "cluster.ssh", "cluster.address"]),
-        (LEAST + "cluster: {kind: ssh, hosts: {one: 1}}\n", ["cluster.hosts"]),
         (LEAST + SLURM, ["cluster.extra", "cluster.address"]),
         (LIVE.format("stream2://det", "panda://panda"), ["listen.source", "listen.positions"]),
         (LIVE.format("pva://PV", "planned").replace(PLAN, "plan: {positions: planned.npy}"), ["listen.source"]),
         (LIVE.format("raw/x_master.h5", "entry/y,entry/x"), []),
-        (LEAST.replace("out.h5", "/data/out.h5"), []),
         (LEAST.replace("out.h5", "sub/.bashrc"), []),
         (LEAST.replace("out.h5", "~/.bashrc"), ["result"]),
         (LEAST.replace("out.h5", "../../x.pth"), ["result"]),
@@ -185,20 +183,15 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     assert main.main([*line, "--resume"]) == 1
 
 
-@pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n", "yes please\n"])
-def test_anything_but_yes_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    with raises("settings.not-confirmed", "run.yaml"):
-        asked(monkeypatch, answer, str(run_file(LEAST + TRANSFER)))
-
-
-def test_a_yes_holds_for_one_run(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_yes_holds_for_one_run_and_anything_else_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run_file(LEAST + TRANSFER + SSH)
     for answer in ("y\n", "yes\n"):
         shown = asked(monkeypatch, answer, str(path))
         assert "checkpointing.transfer: 'helper:send'\n" in shown
         assert "'gate'" in shown
-    with raises("settings.not-confirmed"):
-        asked(monkeypatch, "", str(path))
+    for answer in ("", "\n", "no\n", "yes please\n"):
+        with raises("settings.not-confirmed", "run.yaml"):
+            asked(monkeypatch, answer, str(path))
 
 
 def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,11 +232,7 @@ def test_the_example_asks_for_nothing_and_says_what_would(run_file: Any, monkeyp
     assert "--trust" in example()
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [(LEAST, False), (LEAST + "checkpointing: {transfer: 'os:remove'}\n", True)],
-    ids=["plain", "with a function of one's own"],
-)
+@each(("text", "found"), [(LEAST, False), (LEAST + "checkpointing: {transfer: 'os:remove'}\n", True)])
 def test_modules_beside_a_run_file_are_no_packages(
     run_file: Any, monkeypatch: pytest.MonkeyPatch, text: str, found: bool
 ) -> None:

@@ -34,11 +34,6 @@ def test_speed_and_lorentz_factor_belong_together(voltage):
     assert lorentz_factor(voltage) == pytest.approx(1 + voltage / REST_ENERGY, rel=1e-9)
 
 
-def test_electrons_of_300_kilovolts_are_a_quarter_slower_than_light():
-    assert electron_speed(300e3) / 299792458.0 == pytest.approx(0.7765, abs=5e-5)
-    assert lorentz_factor(300e3) == pytest.approx(1.5871, abs=5e-5)
-
-
 @each("voltage", [60e3, 300e3])
 def test_the_interaction_parameter_is_how_the_wave_number_grows_with_the_voltage(voltage):
     """σ = d(2π/λ)/dV: what a small potential adds to the voltage, it adds to the phase of each metre."""

@@ -14,18 +14,9 @@ def test_wavelength_agrees_with_the_tabulated_constant(energy):
     assert wavelength_from_energy(energy) == pytest.approx(KEV_ANGSTROM / (energy / 1e3) * 1e-10, rel=1e-15)
 
 
-def test_twelve_point_four_kev_is_one_angstrom():
-    assert wavelength_from_energy(12.39841984e3) == pytest.approx(1e-10, rel=1e-9)
-
-
 @each("wavelength", [1e-12, 1.5e-10, 13.5e-9])
 def test_energy_and_back_is_the_wavelength(wavelength):
     assert wavelength_from_energy(energy_from_wavelength(wavelength)) == pytest.approx(wavelength, rel=1e-15)
-
-
-def test_energy_of_a_geometry():
-    geometry = Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(1e-5, 1e-5))
-    assert geometry.energy == pytest.approx(12398.419843320026, rel=1e-15)
 
 
 def test_object_pixel_is_wavelength_times_distance_over_detector_width():

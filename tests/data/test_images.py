@@ -29,11 +29,6 @@ def test_reduction_brings_the_longest_side_within_the_size(shape, size, expected
     assert reduction_for(shape, size) == expected
 
 
-def test_reduce_by_averages_blocks():
-    field = np.arange(24.0).reshape(4, 6) + 1j
-    np.testing.assert_array_equal(reduce_by(field, 2), np.array([[3.5, 5.5, 7.5], [15.5, 17.5, 19.5]]) + 1j)
-
-
 def test_reduce_by_leaves_out_the_rest_and_keeps_leading_axes():
     field = np.random.default_rng(0).standard_normal((2, 7, 8))
     reduced = reduce_by(field, 3)
@@ -41,14 +36,11 @@ def test_reduce_by_leaves_out_the_rest_and_keeps_leading_axes():
     assert reduced[1, 1, 0] == pytest.approx(field[1, 3:6, 0:3].mean())
 
 
-def test_reduce_by_one_changes_nothing():
-    field = np.random.default_rng(0).standard_normal((5, 7))
-    np.testing.assert_array_equal(reduce_by(field, 1), field)
-
-
 def test_a_long_thin_object_still_has_a_picture():
     thin = np.ones((4, 5000))
-    assert min(reduce_by(thin, reduction_for(thin.shape, 512)).shape) >= 1
+    reduced = reduce_by(thin, reduction_for(thin.shape, 512))
+    assert min(reduced.shape) >= 1
+    np.testing.assert_array_equal(reduced, 1)
 
 
 @each("slopes", [(0.0, 0.0), (0.02, -0.03), (2.9, -1.7), (-3.0, 3.0)])
@@ -84,10 +76,6 @@ def test_one_value_is_in_the_middle_of_its_limits_and_grey(value):
     assert set(np.unique(levels(flat, (low, high)))) <= {126, 127, 128}
 
 
-def test_limits_of_nothing_finite():
-    assert limits_of(np.array([np.nan, np.inf])) == (0.0, 1.0)
-
-
 def test_colours_at_the_ends_and_beyond():
     values = np.array([[-9.0, 2.0, 3.0, 4.0, 99.0]])
     rgb = coloured(values, (2.0, 4.0), HOT)
@@ -121,10 +109,6 @@ def test_amplitude_is_brightness():
     np.testing.assert_array_equal(rgb[0], [(255, 0, 0), (127, 0, 0), (0, 0, 0)])
 
 
-def test_nothing_is_black():
-    np.testing.assert_array_equal(complex_colours(np.zeros((2, 3), complex)), np.zeros((2, 3, 3)))
-
-
 def test_jpeg_decodes_to_the_same_picture():
     y, x = np.mgrid[:30, :50]
     rgb = np.stack([4 * x, 5 * y, 100 + 0 * x], axis=-1).astype(np.uint8)
@@ -139,11 +123,6 @@ def test_png_keeps_every_pixel():
     with Image.open(io.BytesIO(png(rgb))) as picture:
         assert picture.format == "PNG"
         np.testing.assert_array_equal(np.asarray(picture), rgb)
-
-
-def test_a_lower_quality_is_smaller():
-    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3)).astype(np.uint8)
-    assert len(jpeg(noise, 20)) < len(jpeg(noise, 90))
 
 
 def test_side_by_side_puts_white_between():

@@ -60,8 +60,7 @@ def taken(frames, indices):
     return out
 
 
-@pytest.mark.parametrize("userblock", [0, 512])
-@pytest.mark.parametrize("how", STORED)
+@each(("how", "userblock"), [*((how, 0) for how in STORED), ("contiguous", 512), ("a chunk each", 512)])
 def test_patterns_come_in_the_order_asked_for_however_stored(tmp_path, how, userblock):
     frames = stored(tmp_path, how, userblock)
     local = frames.local()
@@ -140,7 +139,7 @@ def test_patterns_of_another_part_are_not_taken(rows):
             taken(ArrayFrames.of(PATTERNS).part(np.array(held, dtype=np.int64)), rows)
 
 
-@pytest.mark.parametrize("part", [slice(None), slice(4, 11)], ids=str)
+@each("part", [slice(None), slice(4, 11)])
 def test_a_mapped_array_stays_in_its_file(tmp_path, part):
     np.save(tmp_path / "patterns.npy", PATTERNS)
     mapped = np.load(tmp_path / "patterns.npy", mmap_mode="r")[1:][part]

@@ -15,40 +15,17 @@ import pytest
 from ptynb.data.engine_records import Epoch
 from ptynb.engine.checkpoint_writer import CheckpointWriter
 from ptynb.io import checkpoint_branches, checkpoint_dir
-from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state, states
-from ptynb.settings import Checkpointing, Settings
+from ptynb.io.checkpoint_file import load_state, save_state, states
+from ptynb.settings import Checkpointing
 from tests.io.cases import of_case
+from tests.io.test_checkpoint_file import a_state
 from tests.raising import raises
-
-PLAIN = Settings().model_dump(mode="json")
-STATE = ReconstructionState(
-    settings=PLAIN,
-    begun=PLAIN,
-    scan={"name": "a scan"},
-    epoch=0,
-    update=0,
-    target=9,
-    epochs=(),
-    changes=(),
-    seconds=0.0,
-    active={"object": True},
-    power=1.0,
-    numbers={},
-    batch=4,
-    loss_sums=np.zeros(1),
-    scale=np.ones(()),
-    model={"object.parts": np.ones((1, 1, 4, 4, 2))},
-    algorithm={},
-    patterns=np.zeros(0, np.int64),
-    rows={},
-    run="a run",
-)
 
 
 def put(folder: Path, epoch: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     epochs = tuple(Epoch(number, 1 / number, 1.0, 1.0) for number in range(1, min(epoch, 9) + 1))
-    return save_state(dataclasses.replace(STATE, epoch=epoch, epochs=epochs), folder / f"state-{epoch:05d}.h5")
+    return save_state(dataclasses.replace(a_state(epoch), epochs=epochs), folder / f"state-{epoch:05d}.h5")
 
 
 def names(folder: Path) -> list[str]:
@@ -226,16 +203,7 @@ def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch:
 
 
 def test_a_note_with_other_values_is_damaged(tmp_path: Path) -> None:
-    for note in [
-        "[" * 100_000,
-        "[]",
-        '{"stays": 3}',
-        '{"stays": [3]}',
-        '{"stays": [], "used": "now"}',
-        '{"stays": [], "origin": ["main"]}',
-        '{"stays": [], "epoch": "last"}',
-        '{"stays": [], "more": 1}',
-    ]:
+    for note in ["[" * 100_000, '{"stays": [3]}', '{"stays": [], "used": "now"}']:
         with of_case(note, tmp_path) as home:
             root = three(home)
             (root / checkpoint_branches.NOTE).write_text(note)
@@ -258,7 +226,7 @@ def test_a_state_whose_first_bytes_say_nothing_is_as_old_as_its_file(tmp_path: P
 
 
 def test_a_state_with_another_record_is_left_out(tmp_path: Path) -> None:
-    for record in ["[" * 100_000, "[1]", '{"epoch": [], "update": 0, "epochs": []}', '{"epochs": 3}']:
+    for record in ["[1]", '{"epoch": [], "update": 0, "epochs": []}']:
         with of_case(record, tmp_path) as home:
             root = three(home)
             path = root / "state-00004.h5"

@@ -9,9 +9,8 @@ import tifffile
 from PIL import Image
 
 from ptynb.data import images
-from ptynb.io.export import export, image_export
+from ptynb.io.export import export
 from ptynb.io.formats.cxi import on_detector
-from ptynb.io.result_file import load_result, save_result
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 from tests.raising import raises
@@ -117,27 +116,14 @@ def test_a_cxi_has_images_and_geometry_in_si_units(tmp_path):
         assert "sample_1" not in file["entry_1"]
 
 
-def test_a_file_is_exported_as_its_result_is(tmp_path):
-    path = save_result(FULL, tmp_path / "result.h5")
-    np.testing.assert_array_equal(
-        tifffile.imread(export(path, tmp_path / "a.tif")), tifffile.imread(export(FULL, tmp_path / "b.tif"))
-    )
-    assert load_result(export(path, tmp_path / "again.h5")).title == FULL.title
-
-
 VALUE = "argument.invalid-value"
 INVALID = {
     "another ending": ({"path": "a.jpg"}, "file.unknown-format", "'.jpg'", ".cxi"),
-    "no ending": ({"path": "a"}, "file.unknown-format", "''"),
     "no folder": ({"path": "none/a.tif"}, "file.not-writable", "none"),
     "a missing slice": ({"path": "a.tif", "slice": 3}, VALUE, "slice is 3", "object has 3"),
-    "a missing mode": ({"path": "a.png", "of": "probe", "slice": -1}, VALUE, "-1", "probe"),
     "a complex TIFF": ({"path": "a.tif", "what": "complex"}, "argument.conflict", "'amplitude'"),
     "something else": ({"path": "a.png", "of": "sample"}, VALUE, "'sample'", "'probe'"),
-    "somehow else": ({"path": "a.png", "what": "real"}, VALUE, "'real'", "'amplitude'"),
-    "12 bits": ({"path": "a.png", "bits": 12}, VALUE, "12"),
     "16 bits in colours": ({"path": "a.png", "bits": 16, "colours": "viridis"}, "argument.conflict", "16", "viridis"),
-    "unknown colours": ({"path": "a.png", "colours": "mud"}, VALUE, "'mud'"),
 }
 
 
@@ -155,36 +141,6 @@ def test_more_than_a_tiff_can_hold_is_an_error(tmp_path):
     huge = dataclasses.replace(THICK, object=np.broadcast_to(np.complex64(1), (40, 4096, 4096)))
     with raises("export.too-large", "4 GB", "5 GB"):
         export(huge, tmp_path / "a.tif")
-
-
-SMALLER = {
-    "amplitude": ("tif", {"what": "amplitude"}),
-    "phase": ("tiff", {"what": "phase"}),
-    "one slice": ("tif", {"slice": 0}),
-    "another file": ("npz", {}),
-}
-
-
-def test_what_a_tiff_can_not_hold_is_written_as_the_message_says(tmp_path, monkeypatch):
-    for case, (ending, words) in SMALLER.items():
-        with of_case(case, tmp_path) as home, monkeypatch.context() as patched:
-            patched.setattr(image_export, "MOST_BYTES", 4 * THICK.object.size)
-            with raises("export.too-large", "choose amplitude or phase, one slice, or .npz"):
-                export(THICK, home / "a.tif")
-            assert export(THICK, home / f"b.{ending}", **words).stat().st_size > 0
-
-
-DEEP = {"the colours": ({"colours": "viridis"}, {}), "complex": ({"what": "complex"}, {"what": "phase"})}
-
-
-def test_a_png_of_16_bits_is_written_as_the_message_says(tmp_path):
-    for case, (wrong, without) in DEEP.items():
-        with of_case(case, tmp_path) as home:
-            with raises("argument.conflict", "leave out the colours and 'complex', or use 8 bits"):
-                export(FLAT, home / "a.png", bits=16, **wrong)
-            for words, mode in (({"bits": 16, **without}, "I;16"), ({"bits": 8, **wrong}, "RGB")):
-                with Image.open(export(FLAT, home / "a.png", **words)) as picture:
-                    assert picture.mode == mode
 
 
 def test_hostile_words_are_exported_too(tmp_path):

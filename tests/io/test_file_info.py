@@ -78,15 +78,6 @@ def test_one_number_stands_for_both_sides(tmp_path, simulated):
     assert options.arguments == {"step": (1e-7, 1e-7), "detector_pixel": (5e-5, 5e-5)}
 
 
-def test_invalid_options_are_errors_of_both(tmp_path, simulated):
-    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
-    for function in (load, info):
-        with raises("argument.invalid-value", "energy", "8 keV"):
-            function(path, energy="8 keV")
-        with raises("argument.unknown", "enrgy"):
-            function(path, enrgy=8e3)
-
-
 def test_patterns_without_a_count_are_told_where_other_things_are_missing(tmp_path):
     with h5py.File(tmp_path / "dark.h5", "w") as file:
         file["entry/data/data"] = np.zeros((20, 16, 16), np.uint16)
@@ -156,30 +147,20 @@ def test_a_convergence_angle_that_the_bright_field_disc_contradicts_is_told(tmp_
     assert not any("bright-field disc" in note for note in info(path, convergence_angle=0.02).notes)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
-    (tmp_path / "scan.h5").write_text("nothing")
-    with raises("file.unknown-format", tmp_path / "scan.h5"):
-        info(tmp_path / "scan.h5")
-
-
 def test_the_command_prints_it_and_its_status_tells_whether_the_file_opens(tmp_path, simulated, capsys):
     path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
     assert main.main(["info", str(path)]) == 1
     assert "MISSING: the positions; give positions=array" in capsys.readouterr().out
+    assert main.main(["estimate", str(path)]) == 1
+    assert "does not contain the positions" in capsys.readouterr().err
+    assert main.main(["estimate", str(path), "--raster", "4", "5", "--step", "1e-7"]) == 1
+    assert "4 x 5" in capsys.readouterr().err
     assert main.main(["info", str(path), "--json", "--raster", "4", "4", "--step", "1e-7"]) == 0
     assert json.loads(capsys.readouterr().out)["missing"] == []
     assert main.main(["info", str(path), "--step", "1", "2", "3"]) == 1
     assert "step is (1.0, 2.0, 3.0)" in capsys.readouterr().err
     assert main.main(["info", str(tmp_path / "gone.h5")]) == 1
     assert "There is no file" in capsys.readouterr().err
-
-
-def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
-    path = layouts.eiger(tmp_path / "scan_master.h5", simulated)
-    options = ["--raster", "4", "4", "--step", "1e-7", "2e-7"]
-    assert main.main(["estimate", str(path)]) == 1
-    assert "does not contain the positions" in capsys.readouterr().err
-    assert main.main(["estimate", str(path), "--device", "cpu", *options]) == 0
 
 
 def test_only_hdf5_says_that_a_file_is_damaged(tmp_path, simulated, monkeypatch):
@@ -218,13 +199,6 @@ def test_a_file_that_may_not_be_read_or_is_locked_is_not_damaged(tmp_path, simul
             patched.setattr(h5py, "File", Mock(side_effect=error))
             with raises(code, path, fact):
                 load(path)
-
-
-def test_a_definition_that_is_a_type_and_no_text_is_none(tmp_path, simulated):
-    path = layouts.nexus_motors(tmp_path / "scan.nxs", simulated)
-    with h5py.File(path, "r+") as file:
-        file["scan/definition"] = np.dtype("f4")
-    assert info(path).problem is None
 
 
 def test_what_is_unusual_and_what_is_not_set_is_told(tmp_path, simulated):

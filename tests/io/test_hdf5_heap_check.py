@@ -8,11 +8,11 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-import pytest
 
 import ptynb as pt
 from ptynb.io.hdf5_file import Linked, check_texts, open_for_reading
 from tests.io.cases import of_case
+from tests.parametrization import each
 from tests.raising import raises
 
 FREE, TEXT = 0, 3
@@ -60,7 +60,7 @@ def texts_of(path):
 
 def test_a_damaged_heap_is_a_sentence(tmp_path):
     for (number, length), options in itertools.product(
-        [(FREE, 0), (FREE, 8), (FREE, 2**40), (TEXT, 2**13), (TEXT, 2**63), (TEXT, 2**64 - 17)],
+        [(FREE, 0), (FREE, 2**40), (TEXT, 2**13), (TEXT, 2**64 - 17)],
         [{}, {"userblock_size": 512}, {"libver": "latest"}],
     ):
         with of_case((number, length, options), tmp_path) as home:
@@ -72,7 +72,7 @@ def test_a_damaged_heap_is_a_sentence(tmp_path):
                     read(file)
 
 
-@pytest.mark.parametrize("length", [0, 8, 2**31])
+@each("length", [0, 8, 2**31])
 def test_a_heap_with_lengths_of_4_bytes_is_checked_as_well(tmp_path, length):
     path = with_texts(tmp_path / "short.h5", sizes=(8, 4))
     assert texts_of(path) == ("m", [f"text {number}" for number in range(12)])
@@ -91,7 +91,7 @@ def test_what_is_not_part_of_the_signature_may_have_any_value(tmp_path):
 
 
 def test_what_h5py_writes_is_sound(tmp_path):
-    for version, count in itertools.product(["earliest", "v108", "v110", "v112", "v114", "latest"], [1, 100, 5000]):
+    for version, count in itertools.product(["earliest", "v110", "latest"], [1, 1000]):
         with of_case((version, count), tmp_path) as home:
             path = home / "sound.h5"
             texts = ["word " * (place % 97) for place in range(count)]

@@ -1,4 +1,4 @@
-"""Each layout of the HDF5 family holds the scan that was written, and reconstructs like it."""
+"""Each layout of the HDF5 family holds the scan that was written."""
 
 import dataclasses
 
@@ -9,8 +9,6 @@ import pytest
 
 from ptynb.io.file_info import info
 from ptynb.io.load import find, load
-from ptynb.session.reconstruction import Reconstruction
-from ptynb.settings import Settings
 from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
@@ -31,28 +29,13 @@ LAYOUTS = {
     "ptyd in many files": (layouts.ptyd, {"link": True}, {}),
     "Eiger, links": (layouts.eiger, {}, {"positions": True}),
     "Eiger, virtual": (layouts.eiger, {"virtual": True}, {"positions": True}),
-    "Eiger, bitshuffle and LZ4": (layouts.eiger, {"how": hdf5plugin.Bitshuffle()}, {"positions": True}),
     "Eiger, virtual, Zstandard": (layouts.eiger, {"virtual": True, "how": hdf5plugin.Zstd()}, {"positions": True}),
-    "Eiger, Blosc": (layouts.eiger, {"how": hdf5plugin.Blosc()}, {"positions": True}),
 }
-
-RECONSTRUCTED = ("CXI, data at the detector", "ptyd in many files", "Eiger, virtual, Zstandard")
-"""Of which losses are compared here; the same counts at the same places give the same, and `tests/driver` has more."""
 
 
 @pytest.fixture(scope="module")
 def simulated():
     return simulate(36, window=32, seed=5)
-
-
-@pytest.fixture(scope="module")
-def losses(simulated):
-    return losses_of(simulated)
-
-
-def losses_of(scan):
-    with Reconstruction(scan, Settings(), device="cpu") as recon:
-        return [epoch.loss for epoch in recon.run(3)]
 
 
 def written(folder, simulated, case):
@@ -63,7 +46,7 @@ def written(folder, simulated, case):
     return write(folder / "scan_master.h5", simulated, **how), given
 
 
-def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated, losses):
+def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated):
     for case in LAYOUTS:
         with of_case(case, tmp_path) as home:
             path, given = written(home, simulated, case)
@@ -78,10 +61,6 @@ def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated, losses):
             assert scan.geometry.detector_pixel == pytest.approx(simulated.geometry.detector_pixel)
             found = find(path, LoadOptions(**given))
             assert {"patterns", "distance"} <= found.places.keys()
-            if case not in RECONSTRUCTED:
-                continue
-            guess = dataclasses.replace(scan, probe=simulated.probe, positions=simulated.positions)
-            assert losses_of(guess) == pytest.approx(losses, rel=1e-6 if scan.mask is None else 1e-4)
 
 
 def arina(folder, simulated, *, energy=300e3, metadata=None):

@@ -13,15 +13,14 @@ import numpy as np
 import pytest
 from typing_extensions import TypeAliasType
 
-from ptynb.data.engine_records import Status
-from ptynb.data.record import Annotation, Array, RunRecord, at
-from ptynb.data.result import Result
+from ptynb.data.record import Array, RunRecord, at
 from ptynb.exceptions import FileError
-from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state
+from ptynb.io.checkpoint_file import load_state, save_state
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import fields, from_json, read_record, to_json, write_record
 from tests.io.results import FULL
 from tests.io.test_checkpoint_file import a_state
+from tests.parametrization import each
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def assert_same(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(values, theirs[name])
 
 
-@pytest.mark.parametrize("record", [LONGER, LongerRecord()])
+@each("record", [LONGER, LongerRecord()])
 def test_a_field_of_each_type_passes_through_hdf5(record: LongerRecord, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         write_record(file, record)
@@ -143,7 +142,7 @@ def test_units_and_names_are_those_of_the_field(tmp_path: Path) -> None:
         assert [*file["photos"]] == ["000001", "000012"]
 
 
-@pytest.mark.parametrize("record", [LONGER, LongerRecord()])
+@each("record", [LONGER, LongerRecord()])
 def test_a_field_of_each_type_passes_through_json(record: LongerRecord) -> None:
     plain, arrays = to_json(record)
     assert plain["given dose"] == record.dose
@@ -163,13 +162,6 @@ def test_a_file_without_a_field_gives_its_default_or_is_incomplete(tmp_path: Pat
             read_record(Checked(file, path), LongerRecord)
 
 
-@pytest.mark.parametrize("kind", [Result, ReconstructionState, Status])
-def test_the_record_of_a_run_is_declared_once(kind: type[RunRecord]) -> None:
-    assert issubclass(kind, RunRecord)
-    own = {"_", *kind.__annotations__}
-    assert not own & {one.name for one in dataclasses.fields(RunRecord)}
-
-
 def test_the_record_in_a_checkpoint_is_that_of_the_run(tmp_path: Path) -> None:
     state = dataclasses.replace(a_state(), **COMMON)
     found = load_state(save_state(state, tmp_path / "state-00003.h5"))
@@ -179,7 +171,3 @@ def test_the_record_in_a_checkpoint_is_that_of_the_run(tmp_path: Path) -> None:
     np.testing.assert_equal(vars(found.admissions), vars(FULL.admissions))
     for mine, theirs in zip(found.history, FULL.history, strict=True):
         assert_same(mine, theirs)
-
-
-def test_what_the_user_says_is_part_of_the_record() -> None:
-    assert Annotation.of(FULL) == Annotation(title=FULL.title, comments=FULL.comments)

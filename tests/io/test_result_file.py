@@ -12,7 +12,6 @@ from ptynb.data.record import Change, Epoch
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.result_file import load_result, save_result
-from ptynb.settings import Settings
 from ptynb.simulation.simulated_scan import simulate
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
@@ -56,7 +55,6 @@ HOSTILE = {
     "other alphabets": {"title": "分 \u202e עברית 🔬", "comments": "</script><img src=x onerror=alert(1)>"},
     "lines in a name": {"scan": ScanIdentity("a\nb\tc", path="/tmp/\n.h5", given={"patterns": "a/\u0000b"})},
     "odd names of parts": {"parameters": {"my piece/it's β": np.ones(2), "a/b/c": np.ones((1, 2), np.complex64)}},
-    "a state per slice": {"object": complex_array(2, 3, 30, 33)},
     "values of all kinds": {"changes": (Change(0, 0, "x", [1, [2.5, None]], {"ü": True}), Change(9, 0, "y", "", 0))},
     "double precision": {"object": complex_array(5, 6).astype(np.complex128)},
 }
@@ -81,25 +79,6 @@ def test_what_hdf5_can_not_hold_is_written_visibly(tmp_path):
     assert (again.comments, again.title, again.changes[0].old) == ("a␀b", "\\udcff", "\udcff\0")
 
 
-def test_what_comes_back_has_plain_types(tmp_path):
-    again = load_result(save_result(FULL, tmp_path / "result.h5"))
-    values = [*again.origin, *again.pixel_size, again.r_factor, *dataclasses.astuple(again.epochs[1])]
-    assert [type(value) for value in values] == [int, int, float, float, float, int, *[float] * 7]
-    assert again.seed == 7
-
-
-def test_settings_come_back_as_settings(tmp_path):
-    again = load_result(save_result(FULL, tmp_path / "result.h5"))
-    assert Settings(**again.settings) == Settings(batch=5, seed=7)
-
-
-def test_an_existing_result_is_replaced(tmp_path):
-    path = tmp_path / "result.h5"
-    save_result(FULL, path)
-    save_result(BARE, path)
-    assert load_result(path).epochs == ()
-
-
 UNWRITABLE = {
     "positions": dataclasses.replace(FULL, positions=np.array([object()])),
     "settings": dataclasses.replace(FULL, settings={"batch": object()}),
@@ -111,6 +90,9 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
     for part in UNWRITABLE:
         with of_case(part, tmp_path) as home:
             path = home / "result.h5"
+            with pytest.raises(TypeError):
+                save_result(UNWRITABLE[part], path)
+            assert list(home.iterdir()) == []
             save_result(FULL, path)
             before = path.read_bytes()
             with pytest.raises(TypeError):
@@ -119,34 +101,10 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path):
             assert list(home.iterdir()) == [path]
 
 
-def test_a_crash_while_writing_leaves_no_file(tmp_path):
-    for part in UNWRITABLE:
-        with of_case(part, tmp_path) as home:
-            with pytest.raises(TypeError):
-                save_result(UNWRITABLE[part], home / "result.h5")
-            assert list(home.iterdir()) == []
-
-
 def test_a_scan_is_no_result(tmp_path):
     simulate(4, window=16, path=tmp_path / "scan.h5")
     with raises("file.unknown-format", "scan.h5", "load"):
         load_result(tmp_path / "scan.h5")
-
-
-def test_a_foreign_file_is_no_result(tmp_path):
-    with h5py.File(tmp_path / "foreign.h5", "w") as file:
-        file["object"] = np.ones((3, 3))
-    with raises("file.unknown-format", "foreign.h5"):
-        load_result(tmp_path / "foreign.h5")
-
-
-def test_text_is_no_result(tmp_path):
-    (tmp_path / "text.h5").write_text("object")
-    with raises("file.damaged", "text.h5"):
-        load_result(tmp_path / "text.h5")
-
-
-def test_a_missing_file_is_named(tmp_path):
     with raises("file.not-found", "nowhere.h5"):
         load_result(tmp_path / "nowhere.h5")
 
@@ -157,23 +115,6 @@ def test_a_result_of_another_version_is_refused(tmp_path):
         file.attrs["version"] = 4
     with raises("file.unsupported-version", path, 4, "version 3"):
         load_result(path)
-
-
-def test_a_result_without_a_dataset_is_refused(tmp_path):
-    for name in ["object", "probe", "positions", "epochs", "changes"]:
-        with of_case(name, tmp_path) as home:
-            path = save_result(FULL, home / "result.h5")
-            with h5py.File(path, "r+") as file:
-                del file[name]
-            with raises("file.incomplete", path, name):
-                load_result(path)
-
-
-def test_other_programs_find_the_pixel_size_in_metres(tmp_path):
-    with h5py.File(save_result(FULL, tmp_path / "result.h5"), "r") as file:
-        assert file["object"].attrs["pixel_size"].tolist() == [1.25e-8, 2.5e-8]
-        assert file["object"].attrs["pixel_size_unit"] == "m"
-        assert file["epochs"]["loss"].tolist() == FULL.losses.tolist()
 
 
 # The page that describes the file
@@ -247,15 +188,13 @@ def test_axes_are_in_metres_of_the_scan(tmp_path):
         np.testing.assert_allclose([y[0], y[1], x[0]], [-4 * 1.25e-8, -3 * 1.25e-8, 7 * 2.5e-8])
         assert y.attrs["units"] == "m"
         assert file["entry/probe/y"][4] == file["entry/probe/x"][5] == 0
+        assert file["object"].attrs["pixel_size"].tolist() == [1.25e-8, 2.5e-8]
+        assert file["object"].attrs["pixel_size_unit"] == "m"
     with h5py.File(save_result(BARE, tmp_path / "bare.h5"), "r") as file:
         assert file["entry/phase/y"].attrs["units"] == "pixel"
 
 
 # Broken files
-
-
-def deep(depth):
-    return "[" * depth + "]" * depth
 
 
 def put(name, value, **more):
@@ -316,45 +255,34 @@ BROKEN = {
     "no object": (lambda file, folder: file.pop("object"), "has no dataset object"),
     "a group as the probe": (lambda file, folder: (file.pop("probe"), file.create_group("probe")), "no dataset probe"),
     "a real object": (put("object", np.ones((5, 6))), "object as float64 of shape (5, 6); expected complex numbers"),
-    "an object without sides": (put("object", np.ones((0, 6), complex)), "none of length 0"),
-    "an object with five axes": (put("object", np.ones((1,) * 5, complex)), "along 2 or 3 or 4 axes"),
-    "one probe mode without its axis": (put("probe", np.ones((5, 6), complex)), "along 3 axes"),
     "positions in three dimensions": (put("positions", np.ones((9, 3))), "expected real numbers along 2 axes, 2 in"),
-    "texts as positions": (put("positions", "here"), "expected real numbers"),
-    "epochs without columns": (put("epochs", np.ones(3)), "expected rows with number, loss"),
     "epochs of texts": (put("epochs", np.zeros(2, [("number", "i8"), ("loss", "S3")])), "expected rows with number"),
     "epochs whose columns overlap": (overlapping_columns, "at /epochs, whose columns overlap"),
-    "changes as a text": (put("changes", "[]"), "changes as object of shape (); expected rows"),
     "settings that are no JSON": (put("settings/at_end", "{batch"), "settings/at_end, which is no JSON"),
-    "settings that are a list": (put("settings/at_end", "[]"), "settings/at_end as a list; expected a dict"),
-    "settings that are a number": (put("settings/at_end", 3), "expected a text"),
-    "settings too deep": (put("settings/at_start", deep(100_000)), "settings/at_start, which is no JSON"),
+    "settings too deep": (put("settings/at_start", "[" * 100_000), "settings/at_start, which is no JSON"),
     "no UTF-8": (put("entry/title", np.bytes_(b"\xff\xfe")), "entry/title in no UTF-8"),
     "a huge number": (put("about", "1" * 10_000), "about, which is no JSON"),
     "an object of 8 TB": (unwritten, "claims 8.8e+12 bytes for object"),
     "a probe in another file": (in_another_file, "has probe in another file"),
     "a probe that links to itself": (in_itself, "probe"),
     "an origin of three": (note("object", "origin", [1, 2, 3]), "as attribute origin at /object; expected 2 finite"),
-    "an origin in words": (note("object", "origin", "here"), "as attribute origin at /object"),
     "an endless pixel": (note("object", "pixel_size", [np.inf, 1.0]), "expected 2 finite numbers"),
     "an R-factor in words": (note("/", "r_factor", "good"), "as attribute r_factor at /; expected a number"),
     "no number of updates": (lambda file, folder: file["epochs"].attrs.pop("update"), "has no attribute update"),
     "a window of one": (put("scan/window", [3]), "scan/window as int64 of shape (1,); expected whole numbers"),
-    "words as counts": (put("scan/counts", "many"), "expected one number"),
-    "no number as a size": (put("scan/size", np.nan), "scan/size that is not finite"),
-    "no scan": (lambda file, folder: file.pop("scan"), "has no group scan"),
     "a moment without a number": (
         lambda file, folder: file.move("moments/000001", "moments/x"),
         "a group 'x' in moments",
     ),
-    "a moment of reals": (put("moments/000001/probe", np.ones((3, 3))), "expected complex numbers along 2 axes"),
 }
 
 
 def test_a_broken_result_is_refused_with_one_sentence(tmp_path):
+    whole = save_result(FULL, tmp_path / "whole.h5").read_bytes()
     for name, (breaks, words) in BROKEN.items():
         with of_case(name, tmp_path) as home:
-            path = save_result(FULL, home / "result.h5")
+            path = home / "result.h5"
+            path.write_bytes(whole)
             with h5py.File(path, "r+") as file:
                 breaks(file, home)
             with pytest.raises(FileError) as caught:
@@ -365,7 +293,7 @@ def test_a_broken_result_is_refused_with_one_sentence(tmp_path):
 
 
 def test_a_truncated_result_is_refused_with_one_sentence(tmp_path):
-    for part in [0.1, 0.5, 0.9, 0.999]:
+    for part in [0.1, 0.999]:
         with of_case(part, tmp_path) as home:
             path = save_result(FULL, home / "result.h5")
             whole = path.read_bytes()
@@ -379,7 +307,7 @@ def test_bytes_turned_over_are_refused_or_read_never_worse(tmp_path):
     small = dataclasses.replace(FULL, comments="a", object=FULL.object[:4, :4])
     path = save_result(small, tmp_path / "result.h5")
     whole, random = path.read_bytes(), np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(40):
         broken = bytearray(whole)
         for place in random.integers(0, len(whole), 20):
             broken[place] ^= 1 << int(random.integers(0, 8))

@@ -25,13 +25,3 @@ def test_a_start_that_is_a_scan_is_refused(plan, tmp_path):
     simulate(4, window=16, path=tmp_path / "other.h5")
     with pytest.raises(FileError, match=r"other\.h5 is a ptynb scan, not a result; open it with load"):
         scan_of(plan.model_copy(update={"start": tmp_path / "other.h5"}))
-
-
-def test_the_command_line_names_a_start_and_says_it_again(plan, tmp_path):
-    from ptynb.cli.main import _parser
-    from ptynb.cli.run_command import plan_of, resume_command
-
-    (tmp_path / "run.yaml").write_text(f"scan: {plan.scan}\nepochs: 1\nresult: r.h5\n")
-    chosen = _parser().parse_args(["run", str(tmp_path / "run.yaml"), "--start", str(plan.start)])
-    assert plan_of(chosen).start == plan.start
-    assert f"--start {plan.start}" in resume_command("ptynb run", chosen)

@@ -59,24 +59,6 @@ def test_every_field_comes_back(tmp_path):
         assert getattr(again, name) == getattr(scan, name), name
 
 
-def test_what_is_not_there_stays_away(tmp_path):
-    scan = save_scan(Scan.from_arrays(np.ones((COUNT, *WINDOW), np.uint8), POSITIONS), tmp_path / "scan.h5")
-    assert (scan.motion, scan.mask, scan.probe, scan.object, scan.geometry, scan.ground_truth) == (None,) * 6
-    assert (scan.centred, scan.clip_negative, scan.frames.dtype) == (True, False, np.uint8)
-
-
-def test_saving_returns_the_scan_that_reads_the_file(tmp_path):
-    scan = save_scan(full_scan(), tmp_path / "scan.h5")
-    assert scan.frames.path == (tmp_path / "scan.h5").resolve()
-
-
-def test_a_saved_simulation_keeps_its_truth(tmp_path):
-    scan = simulate(5, window=16, modes=2)
-    again = save_scan(scan, tmp_path / "scan.h5")
-    assert same(again.ground_truth.object, scan.ground_truth.object)
-    assert same(again.ground_truth.probe, scan.ground_truth.probe)
-
-
 def test_simulating_into_a_file_is_simulating_in_memory(tmp_path):
     memory = simulate(9, window=16, modes=2, seed=4)
     file = simulate(9, window=16, modes=2, seed=4, path=tmp_path / "scan.h5")
@@ -98,8 +80,8 @@ def peak_of(work):
 
 
 def test_a_simulated_file_is_streamed(tmp_path):
-    whole = 4096 * 64 * 64 * 4
-    peak = peak_of(lambda: simulate(4096, window=64, noise=False, path=tmp_path / "scan.h5"))
+    whole = 1024 * 128 * 128 * 4
+    peak = peak_of(lambda: simulate(1024, window=128, noise=False, path=tmp_path / "scan.h5"))
     assert (tmp_path / "scan.h5").stat().st_size > whole
     # Two chunks of 16.8 MB: the one being written and the one being made. In memory it takes twice the whole.
     assert peak < 0.6 * whole
@@ -118,8 +100,18 @@ def test_saving_holds_a_piece_at_a_time(tmp_path):
     assert [int(scan.counts(n, n + 1).mean()) for n in (0, 19, 20, 999)] == [0, 0, 1, 49]
 
 
+@pytest.mark.parametrize("name", ["patterns", "truth/probe", "@centred", "@version"])
+def test_a_file_without_one_of_its_parts_is_refused(tmp_path, name):
+    path = tmp_path / "scan.h5"
+    simulate(5, window=16, path=path)
+    with h5py.File(path, "r+") as file:
+        del (file.attrs if name[0] == "@" else file)[name.removeprefix("@")]
+    with raises("file.incomplete", path, name.removeprefix("@")):
+        load(path)
+
+
 def test_another_version_is_refused(tmp_path):
-    for version in [2, 0, "1.5"]:
+    for version in [2, "1.5"]:
         with of_case(version, tmp_path) as home:
             path = home / "scan.h5"
             save_scan(full_scan(), path)
@@ -129,35 +121,8 @@ def test_another_version_is_refused(tmp_path):
                 load(path)
 
 
-def test_a_file_without_a_dataset_is_refused(tmp_path):
-    for name in ["patterns", "positions", "truth/probe"]:
-        with of_case(name, tmp_path) as home:
-            path = home / "scan.h5"
-            simulate(5, window=16, path=path)
-            with h5py.File(path, "r+") as file:
-                del file[name]
-            with raises("file.incomplete", path, name):
-                load(path)
-
-
-def test_a_file_without_an_attribute_is_refused(tmp_path):
-    for name in ["centred", "clip_negative", "name", "version"]:
-        with of_case(name, tmp_path) as home:
-            path = home / "scan.h5"
-            simulate(5, window=16, path=path)
-            with h5py.File(path, "r+") as file:
-                del file.attrs[name]
-            with raises("file.incomplete", path, name):
-                load(path)
-
-
 def test_metadata_for_a_file_that_knows_them_is_refused(tmp_path):
-    for given, names in [
-        ({"wavelength": 1e-10}, "wavelength"),
-        ({"energy": 1e4, "distance": 2.0}, "energy, distance"),
-        ({"detector_pixel": (1e-5, 1e-5)}, "detector_pixel"),
-        ({"clip_negative": True}, "clip_negative"),
-    ]:
+    for given, names in [({"energy": 1e4, "distance": 2.0}, "energy, distance"), ({"clip_negative": True}, "clip")]:
         with of_case(names, tmp_path) as home:
             simulate(5, window=16, path=home / "scan.h5")
             with raises("argument.conflict", home / "scan.h5", names):
@@ -183,29 +148,10 @@ def test_a_half_written_file_never_replaces_one(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_half_written_file_never_appears(tmp_path):
-    with pytest.raises(OSError, match="No space left"):
-        write_and_fail(tmp_path / "scan.h5")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_too_few_patterns_are_an_error_and_no_file(tmp_path):
     with pytest.raises(AssertionError, match="fewer patterns"):
         write_scan(tmp_path / "scan.h5", planned(COUNT, *WINDOW), iter([np.ones((2, *WINDOW), np.float32)]))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    with raises("file.not-writable", tmp_path / "nowhere", "scan.h5"):
-        save_scan(full_scan(), tmp_path / "nowhere" / "scan.h5")
-
-
-def test_a_truncated_file_is_refused(tmp_path):
-    path = tmp_path / "scan.h5"
-    save_scan(full_scan(), path)
-    path.write_bytes(path.read_bytes()[:-500])
-    with raises("file.damaged", path):
-        load(path)
 
 
 def test_every_geometry_comes_back(tmp_path):

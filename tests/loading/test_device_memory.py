@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from ptynb.loading.device_memory import WHOLE_GPU, free_on_device, release_unused
+from tests.parametrization import each
 
 GPU = torch.device("cuda", 0)
 TOTAL = 1000
 
 
-@pytest.mark.parametrize(
+@each(
     ("free", "reserved", "allocated", "engines", "expected"),
     [
         (900, 0, 0, 1, 900),

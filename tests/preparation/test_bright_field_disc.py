@@ -120,23 +120,10 @@ def flat_scan():
     return dataclasses.replace(disc_scan(), frames=ArrayFrames.of(np.ones((20, 64, 63))))
 
 
-def stopped_scan():
-    mask = np.ones((64, 63), bool)
-    mask[18:, :] = False
-    mask[33, 29] = True
-    return dataclasses.replace(disc_scan(), mask=mask)
-
-
 REFUSED = {
     "near field": (lambda: prepare.bright_field_disc(smooth_scan(geometry=NEAR)), "scan.near-field"),
     "flat": (lambda: prepare.bright_field_disc(flat_scan()), "scan.no-bright-field-disc", "4032", "up to its edge"),
     "tiny": (lambda: prepare.bright_field_disc(disc_scan(radius=1.5)), "scan.no-bright-field-disc", "at least 2"),
-    "outside": (
-        lambda: prepare.bright_field_disc(disc_scan(centre=(25.0, 0.0))),
-        "scan.no-bright-field-disc",
-        "up to its edge",
-    ),
-    "dark": (lambda: prepare.bright_field_disc(disc_scan(radius=-5.0)), "scan.no-bright-field-disc", "0 connected"),
     "hidden edge": (
         lambda: prepare.bright_field_disc(dataclasses.replace(disc_scan(), mask=ring_mask())),
         "scan.no-bright-field-disc",
@@ -148,11 +135,7 @@ REFUSED = {
         "argument.invalid-value",
         "convergence_angle is 0.0",
     ),
-    "milliradians": (
-        lambda: prepare.calibrate_from_disc(disc_scan(), 20, 2e-12),
-        "argument.invalid-value",
-        "convergence_angle is 20",
-    ),
+    "milliradians": (lambda: prepare.calibrate_from_disc(disc_scan(), 20, 2e-12), "argument.invalid-value", "is 20"),
     "object guess": (
         lambda: prepare.calibrate_from_disc(
             dataclasses.replace(disc_scan(), geometry=FAR, object=np.ones((70, 70), complex)), 0.02

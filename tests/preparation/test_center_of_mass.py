@@ -7,7 +7,7 @@ from scipy import ndimage
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames, Frames
 from ptynb.preparation import shared_transforms
-from tests.parametrization import each
+from tests.parametrization import all_pairs, each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
 from tests.raising import raises
 
@@ -54,9 +54,7 @@ def test_centre_of_mass_agrees_with_scipy_and_leaves_out_bad_pixels():
     np.testing.assert_allclose(np.delete(dark, 3, 0), np.delete(expected, 3, 0), atol=1e-9)
 
 
-@each("window", [(48, 45), (45, 48)])
-@each("centred", [True, False])
-@each("shift", [(5, -4), (-3, 6), (0, 2)])
+@each(("window", "centred", "shift"), all_pairs([(48, 45), (45, 48)], [True, False], [(5, -4), (-3, 6), (0, 2)]))
 def test_patterns_are_moved_back_to_the_centre_with_their_probe(window, centred, shift):
     scan = prepare.centre(smooth_scan(window, sigma=5.0, bad=True))
     mean = ndimage.center_of_mass(prepare.mean_pattern(scan))

@@ -170,13 +170,8 @@ DIFFERENT: dict[str, tuple[Any, tuple[str, ...]]] = {
         lambda scan: dataclasses.replace(scan, geometry=dataclasses.replace(scan.geometry, wavelength=1.6e-10)),
         ("wavelength (1.5e-10 and 1.6e-10 m)", "object pixel"),
     ),
-    "distance": (
-        lambda scan: dataclasses.replace(scan, geometry=dataclasses.replace(scan.geometry, distance=2.1)),
-        ("object pixel (1.25e-07 x 1.25e-07 and 1.3125e-07 x 1.3125e-07 m)",),
-    ),
     "size": (lambda scan: pt.preparation.crop(scan, 24), ("size of the patterns (32 x 32 and 24 x 24 pixels)",)),
     "kind": (lambda scan: dataclasses.replace(scan, geometry=NEAR), ("kind of geometry (Geometry and NearField)",)),
-    "none": (lambda scan: dataclasses.replace(scan, geometry=None), ("kind of geometry (Geometry and none)",)),
     "order": (lambda scan: dataclasses.replace(scan, centred=False), ("pixel order (centred) (True and False)",)),
     "motion": (lambda scan: dataclasses.replace(scan, motion=scan.positions), ("motion",)),
 }

@@ -1,6 +1,6 @@
 import numpy as np
 
-from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
+from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, resampled
 from tests.parametrization import each
 
 
@@ -30,14 +30,6 @@ def test_centres_and_far_fields_agree(old, new):
 
     wave = field_of(old)
     np.testing.assert_allclose(far_field(cut_spectrum(wave, start, new)), cut(far_field(wave), start, new), atol=1e-12)
-
-
-@each("side", [8, 9])
-def test_a_ramp_of_whole_pixels_moves_the_far_field(side):
-    wave = field_of((side, side))
-    far = np.fft.fftshift(np.fft.fft2(wave))
-    moved = np.fft.fftshift(np.fft.fft2(ramped(wave, (2, -1))))
-    np.testing.assert_allclose(np.abs(moved), np.roll(np.abs(far), (-2, 1), axis=(0, 1)), atol=1e-12)
 
 
 @each("ratio", [0.5, 0.61, 1.7])

@@ -4,7 +4,6 @@ import dataclasses
 import pickle
 
 import numpy as np
-import pytest
 
 from ptynb import preparation as prepare
 from ptynb.io.scan_file import save_scan
@@ -51,9 +50,15 @@ def test_nothing_is_read_when_a_scan_is_made(name, centred):
 
 
 @each("name", LAZY)
-def test_an_engine_reads_the_same_patterns_from_its_part(name):
-    made = LAZY[name](smooth_scan(WINDOW, bad=True))
+def test_an_engine_reads_the_same_patterns_from_its_part_and_the_scan_given_stays_as_it_was(name):
+    scan = smooth_scan(WINDOW, bad=True)
+    before = pickle.loads(pickle.dumps(scan))
+    made = LAZY[name](scan)
     whole = made.counts(0, len(made))
+    for field in ("positions", "mask", "probe", "object"):
+        np.testing.assert_array_equal(getattr(scan, field), getattr(before, field))
+    np.testing.assert_array_equal(scan.frames.read(0, 8), before.frames.read(0, 8))
+    assert (scan.geometry, scan.centred, scan.pattern_shape) == (before.geometry, before.centred, before.pattern_shape)
     sent = pickle.loads(pickle.dumps(made.part(np.array([1, 3]))))
     for pattern in (1, 3):
         np.testing.assert_array_equal(sent.counts(pattern, pattern + 1), whole[pattern : pattern + 1])
@@ -63,7 +68,7 @@ def test_an_engine_reads_the_same_patterns_from_its_part(name):
     assert len(pickle.dumps(made.part(np.array([1, 3])).frames)) < 0.7 * len(pickle.dumps(made.frames))
 
 
-@pytest.mark.parametrize("name", LAZY)
+@each("name", LAZY)
 def test_patterns_stay_in_their_file(name, tmp_path):
     scan = dataclasses.replace(smooth_scan(WINDOW, bad=True), geometry=None)
     stored = save_scan(scan, tmp_path / "scan.h5")
@@ -84,15 +89,3 @@ def test_the_motion_stays_the_way_from_position_to_position(name, geometry):
     corner = made.positions - last.positions  # extended guesses shift all positions alike
     ends = last.positions + (corner + made.motion).mean(0)
     np.testing.assert_allclose(made.positions + made.motion, ends, atol=1e-9)
-
-
-@each("name", LAZY)
-def test_the_scan_given_stays_as_it_was(name):
-    scan = smooth_scan(WINDOW, bad=True)
-    before = pickle.loads(pickle.dumps(scan))
-    made = LAZY[name](scan)
-    made.counts(0, len(made))
-    for field in ("positions", "mask", "probe", "object"):
-        np.testing.assert_array_equal(getattr(scan, field), getattr(before, field))
-    np.testing.assert_array_equal(scan.frames.read(0, 8), before.frames.read(0, 8))
-    assert (scan.geometry, scan.centred, scan.pattern_shape) == (before.geometry, before.centred, before.pattern_shape)

@@ -1,10 +1,6 @@
 """Scans with tilted planes: what keeps them right, and what is refused."""
 
-import dataclasses
-import math
-
 import numpy as np
-import pytest
 import torch
 
 from ptynb import preparation as prepare
@@ -69,11 +65,3 @@ REFUSED = {
 def test_what_needs_a_detector_that_faces_the_sample_is_refused(name):
     with raises("scan.tilted-geometry"):
         REFUSED[name](tilted_scan())
-
-
-def test_counts_can_be_changed_as_ever():
-    scan = tilted_scan()
-    made = prepare.normalise(prepare.select(scan, slice(0, 4)), counts=5.0)
-    assert made.counts(0, 4).sum() == pytest.approx(20, rel=1e-9)
-    assert made.geometry is GEOMETRY
-    assert math.isfinite(dataclasses.replace(made).pixel_size[0])

@@ -14,6 +14,7 @@ from ptynb.data.engine_records import Change, Epoch, Result
 from ptynb.figures.figure import compare_with_truth, figure
 from ptynb.figures.scale_marks import metric, round_length
 from ptynb.simulation.simulated_scan import simulate
+from tests.parametrization import each
 
 SCAN = simulate(patterns=64, window=32, step=3, modes=2, seed=2)
 TRUTH = SCAN.ground_truth
@@ -64,14 +65,13 @@ def test_a_known_truth_adds_the_difference_and_its_size():
     assert any(text.endswith(f"error against the truth {error:.4f}") for text in shown)
 
 
-@pytest.mark.parametrize(("truth", "width"), [(None, 3 * 3.6), (TRUTH, 4 * 3.6)], ids=["alone", "truth"])
-def test_a_notebook_shows_it_as_a_png_and_a_file_holds_the_same(tmp_path, truth, width):
-    page = figure(RESULT, truth)
+def test_a_notebook_shows_it_as_a_png_and_a_file_holds_the_same(tmp_path):
+    page = figure(RESULT, TRUTH)
     image = picture(page)
     assert image.format == "PNG"
-    assert image.size == (int(width * 90), (7 * 90))
+    assert image.size == (int(4 * 3.6 * 90), 7 * 90)
     assert len(np.unique(np.asarray(image))) > 50
-    figure(RESULT, truth).savefig(tmp_path / "page.png", dpi=90)
+    figure(RESULT, TRUTH).savefig(tmp_path / "page.png", dpi=90)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "page.png")), np.asarray(image))
 
 
@@ -84,7 +84,7 @@ def test_the_loss_is_drawn_over_the_epochs_with_a_line_at_each_change():
     assert set(change.get_xdata()) == {5}
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 6])
+@each("count", [1, 4, 6])
 def test_hidden_probe_modes_are_counted(count):
     probe = np.repeat(RESULT.probe[:1], count, axis=0)
     page = figure(dataclasses.replace(RESULT, probe=probe))
@@ -93,17 +93,12 @@ def test_hidden_probe_modes_are_counted(count):
     assert texts(page).count(f"{1 / count:.1%}") == min(count, 4)
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
-        {"pixel_size": None},
-        {"epochs": (), "changes": ()},
-        {"epochs": RESULT.epochs[:1]},
-        {"r_factor": float("nan")},
-        {"metadata": {}},
-        {"metadata": {"scan": "costs $_$"}},
+        {"pixel_size": None, "r_factor": float("nan"), "metadata": {}, "epochs": RESULT.epochs[:1]},
+        {"epochs": (), "changes": (), "metadata": {"scan": "costs $_$"}},
     ],
-    ids=["no pixel size", "no epoch", "one epoch", "no R-factor", "no name", "a name that is no formula"],
 )
 def test_an_unusual_result_still_has_a_figure(change):
     assert picture(figure(dataclasses.replace(RESULT, **change))).size == (972, 630)
@@ -120,44 +115,25 @@ def test_scale_bars_are_as_long_as_they_say():
         assert label == (f"{bar.get_width():g} px" if size is None else metric(bar.get_width() * unit))
 
 
-@pytest.mark.parametrize(
-    ("length", "expected"),
-    [
-        (1, 1),
-        (1.99, 1),
-        (2, 2),
-        (4.9, 2),
-        (5, 5),
-        (9.99, 5),
-        (10, 10),
-        (37, 20),
-        (3.1e-7, 2e-7),
-        (1e-6, 1e-6),
-        (0.5, 0.5),
-    ],
-)
+@each(("length", "expected"), [(1.99, 1), (2, 2), (4.9, 2), (5, 5), (10, 10), (3.1e-7, 2e-7), (1e-6, 1e-6)])
 def test_round_lengths_are_1_2_5_times_a_power_of_ten(length, expected):
     assert round_length(length) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("length", "expected"),
-    [(2e-7, "200 nm"), (5e-6, "5 µm"), (1e-6, "1 µm"), (1e-3, "1 mm"), (2.0, "2 m"), (5e-10, "500 pm"), (1e-9, "1 nm")],
-)
+@each(("length", "expected"), [(2e-7, "200 nm"), (1e-6, "1 µm"), (1e-3, "1 mm"), (2.0, "2 m"), (5e-10, "500 pm")])
 def test_lengths_have_the_unit_that_suits_them(length, expected):
     assert metric(length) == expected
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_a_scan_without_an_area_to_compare_is_refused_in_a_sentence(rows):
+def test_a_scan_without_an_area_to_compare_is_refused_in_a_sentence():
     """One line of positions: no pixel lies between the outermost probe centres."""
-    line = SCAN.positions[:rows] * [0, 1] + [5.25, 0]
+    line = SCAN.positions[:2] * [0, 1] + [5.25, 0]
     with pytest.raises(ValueError, match="area"):
         figure(dataclasses.replace(RESULT, positions=line), TRUTH)
 
 
-@pytest.mark.parametrize("crop", [(0, 0), (3, 2)])
-def test_the_truth_itself_has_no_error(crop):
+def test_the_truth_itself_has_no_error():
+    crop = (3, 2)
     object = np.exp(0.7j) * TRUTH.object[crop[0] :, crop[1] :]
     result = dataclasses.replace(RESULT, object=object, positions=SCAN.positions - crop, origin=crop)
     comparison = compare_with_truth(result, TRUTH)

@@ -21,6 +21,7 @@ from ptynb.figures.figure import KINDS, figure
 from ptynb.figures.figure_page import COLUMNS, INCH
 from ptynb.figures.phase_colours import CIRCLE, complex_colours, wheel
 from ptynb.figures.scale_marks import metric
+from tests.parametrization import each
 from tests.raising import raises
 from tests.report.test_figure import RESULT, TRUTH
 
@@ -28,12 +29,10 @@ PAPER = [kind for kind in KINDS if kind != "overview"]
 RNG = np.random.default_rng(3)
 ERRORS = ErrorMap(TRUTH.object, *RNG.random((3, *TRUTH.object.shape), np.float32), (0, 0), 4.0, RESULT.pixel_size)
 THICK = dataclasses.replace(
-    RESULT,
-    object=np.stack([TRUTH.object ** (1 / 5)] * 5),
-    r_factors=((5, 0.1), (10, 0.05)),
-    error_map=ERRORS,
+    RESULT, object=np.stack([TRUTH.object ** (1 / 5)] * 5), r_factors=((5, 0.1), (10, 0.05)), error_map=ERRORS
 )
 MOVED = dataclasses.replace(RESULT, positions=RESULT.positions + RNG.normal(0, 0.5, RESULT.positions.shape))
+SHORTER = dataclasses.replace(RESULT, positions=RESULT.positions[:-3])
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -136,8 +135,8 @@ def visible(page):
         return [(text.get_text(), text.get_window_extent()) for text in found.values()]
 
 
-@pytest.mark.parametrize("kind", PAPER)
-@pytest.mark.parametrize(("width", "letters"), [("single", 6.0), ("double", 9.0)], ids=["narrow", "wide"])
+@each("kind", PAPER)
+@each(("width", "letters"), [("single", 6.0), ("double", 9.0)])
 def test_no_text_leaves_the_page_or_lies_on_another(kind, width, letters):
     page = made(kind, width=width, letters=letters, panels=True)
     texts = visible(page)
@@ -150,7 +149,7 @@ def test_no_text_leaves_the_page_or_lies_on_another(kind, width, letters):
         assert min(apart) < 2, f"{one!r} lies on {other!r}"
 
 
-@pytest.mark.parametrize("width", ["single", "double", 0.12])
+@each("width", ["single", 0.12])
 def test_a_page_is_as_wide_as_it_was_asked_to_be_and_has_little_white(width):
     page = made("phase", width=width)
     metres = COLUMNS.get(width, width)
@@ -305,36 +304,29 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize(("change", "kinds"), UNUSUAL.values(), ids=UNUSUAL)
+@each(("change", "kinds"), UNUSUAL.values())
 def test_an_unusual_result_has_its_figures_too(change, kinds):
     for kind in kinds:
         assert pixels(figure(dataclasses.replace(RESULT, **change), kind), 50).size
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "code", "facts"),
     [
         ({"kind": "phse"}, "argument.invalid-value", ["kind", "'phse'", "'phase'"]),
-        ({"kind": "xyz"}, "argument.invalid-value", ["'xyz'", "overview, object"]),
         ({"kind": "phase", "width": "tripple"}, "argument.invalid-value", ["'tripple'", "'single', 'double'"]),
-        ({"kind": "phase", "width": 89.0}, "argument.invalid-value", ["89.0 m", "0.03 to 1 m"]),
         ({"kind": "phase", "letters": 12}, "argument.invalid-value", ["letters is 12", "6 to 9"]),
         ({"kind": "phase", "colours": "viridi"}, "argument.invalid-value", ["'viridi'", "'viridis'"]),
         ({"kind": "frc"}, "argument.missing", ["against", "scan.ground_truth"]),
         ({"kind": "errors"}, "argument.missing", ["no error map", "with_error_map"]),
         ({"kind": "positions", "against": TRUTH}, "argument.conflict", ["positions"]),
         ({"kind": "overview", "against": RESULT}, "argument.conflict", ["pt.figure(result, 'frc', other)"]),
+        ({"kind": "positions", "against": SHORTER}, "array.shape-mismatch", [64, 61]),
     ],
 )
 def test_an_unsupported_option_is_an_error_that_lists_the_supported_ones(given, code, facts):
     with raises(code, *facts):
         figure(RESULT, **given)
-
-
-def test_results_with_different_numbers_of_positions_have_no_arrows():
-    shorter = dataclasses.replace(RESULT, positions=RESULT.positions[:-3])
-    with raises("array.shape-mismatch", 64, 61):
-        figure(RESULT, "positions", shorter)
 
 
 def test_colours_are_all_of_one_lightness_and_say_the_phase():

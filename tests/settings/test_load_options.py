@@ -18,6 +18,7 @@ from ptynb.io.load import load
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.run_files.run_file import RunFile
 from ptynb.settings.run_files.run_file_example import example
+from tests.parametrization import each
 from tests.raising import raises
 
 FIELDS = LoadOptions.model_fields
@@ -60,7 +61,7 @@ def parser():
     return made
 
 
-@pytest.mark.parametrize("function", [load, info])
+@each("function", [load, info])
 def test_signature_and_documentation_have_every_option(function):
     parameters = dict(inspect.signature(function).parameters)
     del parameters["path"]
@@ -132,14 +133,10 @@ def test_invalid_options_are_errors():
         ("argument.unknown", {"enrgy": 8e3}, "enrgy", "energy"),
         ("argument.invalid-value", {"energy": "8 keV"}, "energy", "8 keV"),
         ("argument.invalid-value", {"energy": -1.0}, "energy", -1.0),
-        ("argument.invalid-value", {"step": "small"}, "step", "small"),
         ("argument.invalid-value", {"detector_pixel": True}, "detector_pixel", True),
-        ("argument.invalid-value", {"raster": 4}, "raster", 4),
         ("argument.invalid-value", {"units": "mm"}, "units", "mm", "metres", "pixels"),
-        ("argument.invalid-value", {"links": "no"}, "links", "folder", "anywhere"),
         ("argument.conflict", {"energy": 8e3, "wavelength": 1e-10}, "energy=8000.0", "wavelength=1e-10"),
         ("argument.conflict", {"angular_pixel": 1e-3, "distance": 1.0}, "angular_pixel", "distance"),
-        ("argument.invalid-value", {"geometry": "nearfield"}, "geometry", "'nearfield'", "'near field'"),
         (
             "argument.conflict",
             {"angular_pixel": 1e-3, "geometry": "near field"},

@@ -18,6 +18,7 @@ from ptynb.analysis import compare
 from ptynb.data.scan import Scan
 from ptynb.settings.base_models import flat
 from ptynb.settings.presets import PRESETS
+from tests.parametrization import each
 from tests.raising import raises
 
 
@@ -147,7 +148,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         pt.preset("thin xray")
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each("name", PRESETS)
 def test_each_setting_of_a_preset_has_its_reason(name: str) -> None:
     chosen = PRESETS[name].make(100)
     assert {*PRESETS[name].reasons} == {name for name, _ in flat(chosen)}

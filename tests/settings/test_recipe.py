@@ -1,10 +1,9 @@
 import inspect
 
-import pytest
-
 import ptynb as pt
 from ptynb import preparation
 from ptynb.settings.recipe import PREPARATIONS
+from tests.parametrization import each
 from tests.raising import raises
 
 RECIPE = pt.Recipe(
@@ -39,11 +38,6 @@ def test_a_recipe_is_yaml_and_back():
     assert pt.Recipe.from_yaml("") == pt.Recipe.from_yaml("stages:\nprepare:") == pt.Recipe()
 
 
-def test_a_file_is_read_too(tmp_path):
-    (tmp_path / "recipe.yaml").write_text(RECIPE.to_yaml())
-    assert pt.Recipe.from_yaml(tmp_path / "recipe.yaml") == RECIPE
-
-
 def test_settings_of_a_stage_are_changes_or_all_of_them():
     before = pt.Settings(batch=8, probe={"modes": 2})
     assert pt.Stage(epochs=1, settings={"probe": {"learning_rate": 0.5}}).applied_to(before) == before.replace(
@@ -60,17 +54,13 @@ def test_a_part_of_a_stage_that_is_given_as_a_model_follows_the_optimiser():
     assert stage.applied_to(pt.Settings()).object.learning_rate == 0.1
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "code", "facts"),
     [
-        ("stage: []", "settings.unknown-name", ["'stage'", "did you mean 'stages'"]),
         ("prepare: [{flop: y}]", "settings.unknown-name", ["flop", "did you mean 'flip'"]),
         ("prepare: [{crop: {windw: 3}}]", "settings.unknown-name", ["windw", "did you mean 'window'"]),
         ("prepare: [{transpose_positions: 3}]", "settings.unknown-name", ["transpose_positions", "expected none"]),
         ("prepare: [{flip: y, crop: 8}]", "settings.invalid-value", ["2 names"]),
-        ("stages: [{epoch: 3}]", "settings.unknown-name", ["epoch", "did you mean 'epochs'"]),
-        ("stages: [{settings: {}}]", "settings.invalid-value", ["stages.0.epochs"]),
-        ("stages: [{epochs: 0}]", "settings.invalid-value", ["stages.0.epochs is 0"]),
         ("stages: [{epochs: 1, pattern_size: 2}]", "settings.invalid-value", ["pattern_size"]),
         ("stages: [{epochs: 1}, {epochs: 1, settings: {batsh: 2}}]", "settings.unknown-name", ["stage 2", "'batch'"]),
         (
@@ -79,8 +69,6 @@ def test_a_part_of_a_stage_that_is_given_as_a_model_follows_the_optimiser():
             ["stage 1", "slices.count"],
         ),
         ("stages: [{epochs: 999999999}, {epochs: 2}]", "settings.invalid-value", ["1000000000"]),
-        ("3", "settings.not-a-mapping", ["int"]),
-        ("stages: [", "settings.invalid-yaml", ["line 1"]),
     ],
 )
 def test_errors_say_what_is_wrong_and_what_was_meant(text, code, facts):

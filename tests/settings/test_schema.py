@@ -43,10 +43,7 @@ def test_default_range_and_marks_are_those_that_the_settings_check(setting):
         Settings(**nested({setting.name: None}))
     for choice in setting.choices:
         assert choice in str(problem(setting.name, "no such choice"))
-    for end, included, beyond in (
-        (setting.low, setting.low_included, -1),
-        (setting.high, setting.high_included, 1),
-    ):
+    for end, included, beyond in ((setting.low, setting.low_included, -1), (setting.high, setting.high_included, 1)):
         if end is not None:
             assert (problem(setting.name, end) is None) == included
             assert problem(setting.name, end + beyond * max(1, abs(end))) is not None
@@ -89,21 +86,6 @@ def test_titles_are_words_and_differ_within_their_section():
         assert not any("_" in title for title in titles)
 
 
-def test_few_are_simple():
-    simple = {setting.name for setting in structure().settings if setting.simple}
-    assert {
-        "object.learning_rate",
-        "probe.modes",
-        "probe.learning_rate",
-        "slices.count",
-        "loss",
-        "optimiser",
-        "batch",
-    } <= simple
-    on = [name for name in simple if name.rpartition(".")[0] in ("", "object", "probe")]
-    assert len(on) <= 8, "those of other parts are shown once they are on"
-
-
 @each(
     ("values", "expected"),
     [
@@ -111,10 +93,7 @@ def test_few_are_simple():
         ({"optimiser": "rpie"}, {"optimiser": "rpie"}),
         ({"optimiser": "rpie", "probe": {"learning_rate": 0.5}}, {"optimiser": "rpie", "probe.learning_rate": 0.5}),
         ({"optimiser": "rpie", "probe": {"learning_rate": 0.01}}, {"optimiser": "rpie", "probe.learning_rate": 0.01}),
-        (
-            {"slices": {"count": 2, "thickness": 1e-9}, "seed": 0},
-            {"slices.count": 2, "slices.thickness": 1e-9},
-        ),
+        ({"slices": {"count": 2, "thickness": 1e-9}, "seed": 0}, {"slices.count": 2, "slices.thickness": 1e-9}),
     ],
 )
 def test_given_are_the_fewest_values_that_make_the_settings(values, expected):

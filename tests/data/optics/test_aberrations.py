@@ -27,7 +27,6 @@ FACTORS = {
     "C56": ("A5", 1),
 }
 NAMES = [*FACTORS]
-LOPSIDED = [name for name in NAMES if not name.endswith("0")]
 
 # Haider's terms as coefficient -> (weight, power of ω, power of ω̄): Uhlemann and Haider (1998).
 TERMS = {
@@ -64,7 +63,7 @@ def polar_phase(y, x, name, magnitude, azimuth):
     return 2 * np.pi / WAVELENGTH * magnitude * radius ** (order + 1) / (order + 1) * np.cos(fold * (angle - azimuth))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_each_krivanek_coefficient_gives_its_term(angles, name):
     azimuth = 0.0 if name.endswith("0") else 0.7
     found = aberration_phase(*angles, WAVELENGTH, {name: (magnitude_of(name), azimuth)})
@@ -72,7 +71,7 @@ def test_each_krivanek_coefficient_gives_its_term(angles, name):
     assert np.abs(found).max() > 0.5
 
 
-@pytest.mark.parametrize("name", TERMS)
+@each("name", TERMS)
 def test_each_haider_coefficient_gives_its_term(angles, name):
     weight, power, conjugate = TERMS[name]
     fold = abs(power - conjugate)
@@ -97,40 +96,12 @@ def test_aberrations_add_up_and_angles_broadcast():
     assert not aberration_phase(y, x, WAVELENGTH, {}).any()
 
 
-@pytest.mark.parametrize("name", LOPSIDED)
-def test_the_figure_has_its_symmetry_and_turns_with_the_azimuth(angles, name):
-    fold, turn = int(name[2]), 0.35
-    figure = {name: (magnitude_of(name), 0.2)}
-
-    def turned(by):
-        return math.sin(by) * angles[1] + math.cos(by) * angles[0], math.cos(by) * angles[1] - math.sin(by) * angles[0]
-
-    plain = aberration_phase(*angles, WAVELENGTH, figure)
-    np.testing.assert_allclose(aberration_phase(*turned(2 * math.pi / fold), WAVELENGTH, figure), plain, atol=1e-11)
-    np.testing.assert_allclose(aberration_phase(*turned(math.pi / fold), WAVELENGTH, figure), -plain, atol=1e-11)
-    moved = {name: (magnitude_of(name), 0.2 + turn)}
-    np.testing.assert_allclose(aberration_phase(*turned(turn), WAVELENGTH, moved), plain, atol=1e-11)
-
-
-@each("name", LOPSIDED)
-def test_the_phase_is_largest_at_the_azimuth(name):
-    around = np.linspace(-np.pi, np.pi, 3601)
-    found = aberration_phase(
-        0.02 * np.sin(around), 0.02 * np.cos(around), WAVELENGTH, {name: (magnitude_of(name), 0.1)}
-    )
-    distance = (around[found.argmax()] - 0.1) * int(name[2]) / (2 * np.pi)
-    assert distance == pytest.approx(round(distance), abs=0.01)
-
-
 @each("krivanek", NAMES)
 def test_both_names_have_the_factor_between_them(krivanek):
     haider, factor = FACTORS[krivanek]
     azimuth = 0.0 if krivanek.endswith("0") else -0.6
     assert krivanek_aberrations({haider: (2e-9, azimuth)}) == {krivanek: (pytest.approx(factor * 2e-9), azimuth)}
     assert krivanek_aberrations({krivanek: 3e-9}) == {krivanek: (3e-9, 0.0)}
-
-
-def test_the_rosette_has_two_names():
     assert krivanek_aberrations({"D5": (1e-3, 0.1)}) == krivanek_aberrations({"R5": (1e-3, 0.1)})
 
 
@@ -140,11 +111,9 @@ def test_the_rosette_has_two_names():
         (WAVELENGTH, {"defocus": 1e-8}, "argument.invalid-value", ["'defocus'", "C10 (C1), C12 (A1), C21 (B2)", "C56"]),
         (WAVELENGTH, {"C21": 1e-8, "B2": (1e-8, 0.2)}, "argument.conflict", ["C21 (B2)"]),
         (WAVELENGTH, {"C12": (math.nan, 0.1)}, "argument.invalid-value", ["C12", "nan", "0.1"]),
-        (WAVELENGTH, {"A3": (1e-3, math.inf)}, "argument.invalid-value", ["A3", "0.001", "inf"]),
         (WAVELENGTH, {"C12": (1e-9, 0.1, 0.2)}, "argument.invalid-value", ["C12", "0.2", "magnitude [m]"]),
         (WAVELENGTH, {"C30": (1e-3, 0.2)}, "argument.invalid-value", ["C30", "0.2 rad"]),
         (0.0, {"C30": 1e-3}, "argument.invalid-value", ["wavelength is 0.0 m"]),
-        (math.nan, {}, "argument.invalid-value", ["wavelength is nan m"]),
     ],
 )
 def test_what_makes_no_sense_is_an_error(wavelength, aberrations, code, facts):

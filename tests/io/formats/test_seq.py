@@ -1,8 +1,6 @@
 import itertools
 import struct
 
-import numpy as np
-
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
@@ -76,7 +74,6 @@ BROKEN = {
     "colours": (says(format=200), "file.unsupported-content", "200"),
     "12 packed bits": (says(bits=16, format=112), "file.unsupported-content", "112"),
     "compressed": (says(compression=1), "file.unsupported-content", "1"),
-    "no pixels": (says(width=0), "file.unexpected-content", "length 0"),
     "sides of 2**32": (says(width=2**32 - 1, height=2**32 - 1), "file.damaged"),
 }
 
@@ -87,7 +84,3 @@ def test_a_damaged_file_is_an_error_of_one_line(tmp_path, original, given):
             path = write(home / "scan.seq", original)
             spoil(path)
             refused(path, *expected, **given)
-
-
-def test_patterns_are_unsigned(tmp_path, original, given):
-    assert load(write(tmp_path / "scan.seq", original), **given).frames.dtype == np.uint16

@@ -133,10 +133,6 @@ BROKEN = {
         "4.5e+06",
         "scan/patterns",
     ),
-    "another shape": (says(put("shape", value=[23, 32, 32])), "", "(24, 2)", "(23, 2)"),
-    "two axes": (array(np.ones((32, 32), np.float32)), "file.unexpected-content", "(32, 32)", "scan/patterns"),
-    "no pattern": (array(np.ones((0, 32, 32), np.float32)), "file.unexpected-content"),
-    "complex": (array(np.ones((24, 32, 32), complex)), "file.unexpected-content", "complex128", "scan/patterns"),
     "pickle": (unpickles, "file.unsupported-content", "scan/patterns"),
     "a codec of the user's": (
         says(put("codecs", value=[{"name": "mine"}])),
@@ -144,11 +140,6 @@ BROKEN = {
         "scan/patterns",
     ),
     "a type of objects": (says(put("dtype", value="|O"), 2), "file.unexpected-content", "scan/patterns"),
-    "an absurd voltage": (
-        lambda path: zarr.open_group(path, mode="r+")["scan"].attrs.update(voltage=1e12),
-        "scan.implausible-metadata",
-        "3 to 3000",
-    ),
 }
 
 

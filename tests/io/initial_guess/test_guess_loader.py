@@ -20,9 +20,7 @@ WRITERS = {
     "ptypy": (problems.write_ptypy, {}, {}),
     "py4DSTEM": (problems.write_py4dstem, {}, {}),
     "py4DSTEM, transposed": (problems.write_py4dstem, {}, {"transposed": True}),
-    "py4DSTEM, one mode": (problems.write_py4dstem, {"modes": 1}, {}),
     "py4DSTEM, slices": (problems.write_py4dstem, {"slices": 2}, {}),
-    "PtychoShelves, version 5": (problems.write_mat5, {}, {}),
     "PtychoShelves, version 7.3": (problems.write_mat73, {}, {}),
     "PtychoShelves, electrons and slices": (problems.write_mat73, {"slices": 2}, {"electrons": True}),
     "PtychoShelves, of its CPU engine": (problems.write_recons, {}, {"engine": "DM"}),
@@ -54,29 +52,6 @@ def test_a_guess_fits_as_well_as_the_truth(made, tmp_path):
             started = pt.load_initial_guess(problems.unknown(problem), write(home / "result.h5", problem, **more))
             assert problems.r_factor(started) < best + 1e-4
             np.testing.assert_allclose(started.probe, problem.probe, atol=1e-3 * np.abs(problem.probe).max())
-
-
-WRONG = {
-    "object mirrored along y": {"object": lambda field: field[::-1]},
-    "object mirrored along x": {"object": lambda field: field[:, ::-1]},
-    "object conjugated": {"object": np.conj},
-    "probe conjugated": {"probe": np.conj},
-    "both conjugated": {"object": np.conj, "probe": np.conj},
-    "probe mirrored": {"probe": lambda field: np.roll(field[:, ::-1, ::-1], 1, (1, 2))},
-    "probe moved by a pixel": {"probe": lambda field: np.roll(field, 1, 1)},
-    "positions a pixel off along x": {"positions": lambda places: places + np.array([0, 1])},
-    "positions exchanged": {"positions": lambda places: places[:, ::-1].clip(0, 8)},
-    "positions rounded": {"positions": np.rint},
-}
-
-
-def test_the_problem_detects_a_wrong_orientation(made):
-    for turn in WRONG:
-        with of_case(turn):
-            problem, best = made()
-            scan = problems.truth(problem)
-            changed = {name: np.ascontiguousarray(change(getattr(scan, name))) for name, change in WRONG[turn].items()}
-            assert problems.r_factor(dataclasses.replace(scan, **changed)) > 0.04 > 20 * best
 
 
 def test_a_near_field_model_is_not_supported(made, tmp_path):
@@ -115,6 +90,7 @@ def test_a_result_of_ptynb_starts_another_from_memory_and_from_its_file(made, tm
     problem, best = made()
     with pt.Reconstruction(problems.truth(problem), pt.Settings(probe=pt.Probe(modes=2)), device="cpu") as recon:
         result = recon.result
+    assert result.r_factor < 2e-3, "the model of the problem is that of a reconstruction"
     path = pt.save_result(result, tmp_path / "result.h5")
     scan = problems.unknown(problem)
     for given in (result, path):
@@ -162,8 +138,8 @@ def test_another_pixel_size_is_an_error_or_resampled(made, tmp_path):
     with raises("guess.pixel-size-mismatch", "4e-08 x 4e-08 m", "5.231e-08", "resample=True"):
         pt.load_initial_guess(cropped, path)
     started = pt.load_initial_guess(cropped, path, resample=True)
-    bare = problems.r_factor(dataclasses.replace(cropped, probe=None))
-    assert problems.r_factor(started) < 0.75 * bare
+    assert problems.r_factor(started) < 0.1
+    assert problems.r_factor(dataclasses.replace(started, object=np.ones_like(started.object))) > 0.2
 
 
 @pytest.mark.filterwarnings(QUIET)

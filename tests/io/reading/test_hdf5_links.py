@@ -180,12 +180,6 @@ def test_what_leads_out_of_the_folder_by_a_detour_is_refused_unless_it_is_allowe
             np.testing.assert_array_equal(read(path, links="anywhere").read(0, 6), PATTERNS)
 
 
-def test_counted_files_in_the_folder_are_read(tmp_path):
-    for number, pattern in enumerate(PATTERNS):
-        source(tmp_path / f"part_{number}.h5", pattern[None])
-    np.testing.assert_array_equal(read(counted(tmp_path / "m.h5", "part_%b.h5")).read(0, 6), PATTERNS)
-
-
 def test_a_raw_file_lies_beside_the_file_that_names_it_whatever_is_in_the_working_folder(tmp_path, monkeypatch):
     """HDF5 itself looks for it in the working folder, which is another one in an engine."""
     for folder, patterns in (("scan", PATTERNS), ("work", PATTERNS + 1)):
@@ -224,32 +218,11 @@ def test_small_things_from_outside_the_folder_are_refused_unless_they_are_allowe
             )
 
 
-def test_positions_in_a_raw_file_are_written_into_the_file_as_the_message_says(tmp_path, simulated):
-    places = simulated.positions * simulated.pixel_size
-    places.tofile(tmp_path / "numbers.bin")
-    with h5py.File(tmp_path / "scan.h5", "w") as file:
-        file["data"] = simulated.counts(0, 16)
-        file.create_dataset("positions", (16, 2), "f8", external=[("numbers.bin", 0, h5py.h5f.UNLIMITED)])
-    geometry = simulated.geometry
-    given = {"energy": geometry.energy, "distance": geometry.distance, "detector_pixel": geometry.detector_pixel}
-    with raises("file.link-not-allowed", "positions", "numbers.bin", "write the dataset into the HDF5 file itself"):
-        load(tmp_path / "scan.h5", **given)
-    with h5py.File(tmp_path / "scan.h5", "r+") as file:
-        del file["positions"]
-        file["positions"] = places
-    assert len(load(tmp_path / "scan.h5", **given)) == 16
-
-
 WHOLE = {
     "ptynb's own": "patterns",
     "a result": "object",
-    "a mask": "mask",
-    "a state": "record",
     "a guess of ptynb": "object",
-    "a guess of PtyRAD": "optimizable_tensors/probe",
     "a guess of CDTools": "obj",
-    "a guess of ptypy": "content/obj/SMFG00/data",
-    "a guess of py4DSTEM": "root/ptychographic_reconstruction/_object_emd/data",
     "a guess of PtychoShelves 7.3": "object",
 }
 """What holds all of itself, and something in it."""
@@ -350,9 +323,9 @@ def loop(file):
 
 
 def chain(file):
-    for number in range(500):
+    for number in range(100):
         file[f"l{number}"] = h5py.SoftLink(f"/l{number + 1}")
-    file["l500"] = PATTERNS
+    file["l100"] = PATTERNS
     file["data"] = h5py.SoftLink("/l0")
 
 
@@ -360,15 +333,6 @@ def hard_loop(file):
     group = file.create_group("g")
     group["again"] = group
     group["up"] = file["/"]
-
-
-def growing(file):
-    """A name that gets longer with each link."""
-    file["data"] = h5py.SoftLink("/data/data/data")
-
-
-def itself(file):
-    file["data"] = h5py.ExternalLink("m.h5", "/data")
 
 
 def add_virtual(file, name, source, inside, shape=SHAPE):
@@ -381,19 +345,8 @@ def own_source(file):
     add_virtual(file, "data", ".", "data")
 
 
-def sources_in_a_circle(file):
-    add_virtual(file, "data", ".", "b")
-    add_virtual(file, "b", ".", "data")
-
-
 def cut_short(file):
     add_virtual(file, "data", "a.h5", "data")
-
-
-def cut_shorter(file):
-    layout = h5py.VirtualLayout((2, *SHAPE[1:]), np.uint16)
-    layout[:] = h5py.VirtualSource("a.h5", "data", SHAPE)[2:4]
-    file.create_virtual_dataset("data", layout)
 
 
 def of_nothing(file):
@@ -402,14 +355,10 @@ def of_nothing(file):
 
 ENDLESS = {
     "soft links in a circle": (loop, "file.too-many-links", 64),
-    "links 500 deep": (chain, "file.too-many-links", 64),
-    "a link into itself": (growing, "file.too-many-links", 64),
-    "a file that links to itself": (itself, "file.too-many-links", 64),
+    "links 100 deep": (chain, "file.too-many-links", 64),
     "groups inside themselves": (hard_loop, "file.incomplete", "data"),
     "a virtual dataset of itself": (own_source, "file.too-many-links", "data"),
-    "virtual datasets in a circle": (sources_in_a_circle, "file.too-many-links"),
     "a source cut short": (cut_short, "file.damaged", "a.h5", "data", (2, 8, 10), 480),
-    "a source cut short, by its indices": (cut_shorter, "file.damaged", "a.h5", (2, 8, 10), (3, 7, 9)),
     "a source without its dataset": (of_nothing, "file.incomplete", "a.h5", "gone"),
 }
 
@@ -427,18 +376,11 @@ def test_links_that_lead_nowhere_are_refused(tmp_path):
                 load(home / "m.h5")
 
 
-def test_a_link_to_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    path = master(tmp_path / "m.h5", {"data": h5py.ExternalLink("pipe", "/data")})
-    with raises("file.not-found", "pipe"):
-        read(path)
-
-
-def test_of_a_scan_in_300_files_only_those_are_opened_that_are_read(tmp_path, monkeypatch):
-    names = [source(tmp_path / f"a{number}.h5", PATTERNS[:1] + number).name for number in range(300)]
+def test_of_a_scan_in_many_files_only_those_are_opened_that_are_read(tmp_path, monkeypatch):
+    names = [source(tmp_path / f"a{number}.h5", PATTERNS[:1] + number).name for number in range(60)]
     links = {f"data/data_{number:06d}": h5py.ExternalLink(name, "/data") for number, name in enumerate(names, 1)}
     frames = read(master(tmp_path / "m.h5", links))
-    assert frames.shape == (300, 8, 10)
+    assert frames.shape == (60, 8, 10)
     opened, original = [], h5py.File
 
     def noted(path, *rest, **more):
@@ -446,5 +388,5 @@ def test_of_a_scan_in_300_files_only_those_are_opened_that_are_read(tmp_path, mo
         return original(path, *rest, **more)
 
     monkeypatch.setattr(h5py, "File", noted)
-    np.testing.assert_array_equal(frames.read(120, 122), np.concatenate([PATTERNS[:1] + 120, PATTERNS[:1] + 121]))
-    assert opened == ["a120.h5", "a121.h5"]
+    np.testing.assert_array_equal(frames.read(40, 42), np.concatenate([PATTERNS[:1] + 40, PATTERNS[:1] + 41]))
+    assert opened == ["a40.h5", "a41.h5"]

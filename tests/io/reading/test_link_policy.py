@@ -99,17 +99,12 @@ def movie(folder, original):
 BEAM = {name: PLACED[name] for name in ("voltage", "angular_pixel")}
 CASES = {
     "a chunk of zarr": Case(store(), "scan.zarr", "scan.zarr/scan/patterns/c/2/0/0", {}),
-    "a chunk of zarr, version 2": Case(store(2), "scan.zarr", "scan.zarr/scan/patterns/2.0.0", {}),
     "a shard of zarr": Case(
         store(shards=(10, 32, 32), chunks=(2, 32, 32)), "scan.zarr", "scan.zarr/scan/patterns/c/1/0/0", {}
     ),
     "a folder of chunks": Case(store(), "scan.zarr", "scan.zarr/scan/patterns/c/2", {}),
-    "all chunks": Case(store(), "scan.zarr", "scan.zarr/scan/patterns/c", {}),
-    "an array of zarr": Case(store(), "scan.zarr", "scan.zarr/scan/patterns", {}),
     "a group of zarr": Case(store(), "scan.zarr", "scan.zarr/scan", {}),
     "a description of zarr": Case(store(), "scan.zarr", "scan.zarr/scan/patterns/zarr.json", {}),
-    "attributes of zarr, version 2": Case(store(2), "scan.zarr", "scan.zarr/scan/.zattrs", {}),
-    "positions of zarr": Case(store(), "scan.zarr", "scan.zarr/scan/positions/c", {}),
     "a picture of a folder": Case(pages, "pages", "pages/11.tif", PLACED),
     "patterns of an EMPAD": Case(lambda *a: test_empad.write(a[0], oblong(128)), "scan.xml", "scan_x6_y4.raw", {}),
     "the .xml of an EMPAD": Case(
@@ -186,19 +181,6 @@ def test_a_link_that_was_made_after_loading_is_refused_by_who_reads_it(tmp_path,
             assert len(frames.read(0, 4)) == 4
             with raises("file.link-not-allowed"):
                 frames.read(0, frames.shape[0])
-
-
-def test_files_beside_a_link_and_beside_what_it_leads_to_may_be_read(tmp_path):
-    """A raw file elsewhere, and its metadata beside the link to it; and the metadata a link into the other folder."""
-    (tmp_path / "store").mkdir()
-    (tmp_path / "here").mkdir()
-    test_empad.write(tmp_path / "store", oblong(128))
-    (tmp_path / "here" / "scan_x6_y4.raw").symlink_to(tmp_path / "store" / "scan_x6_y4.raw")
-    shutil.copy(tmp_path / "store" / "scan.xml", tmp_path / "here" / "scan.xml")
-    assert len(load(tmp_path / "here" / "scan_x6_y4.raw")) == 24
-    (tmp_path / "here" / "scan.xml").unlink()
-    (tmp_path / "here" / "scan.xml").symlink_to(tmp_path / "store" / "scan.xml")
-    assert len(load(tmp_path / "here" / "scan_x6_y4.raw")) == 24
 
 
 def test_metadata_that_may_not_be_read_are_a_remark_where_they_may_be_of_another_scan(tmp_path):
