@@ -214,7 +214,7 @@ def test_full_keeps_every_pixel(tmp_path):
     np.testing.assert_array_equal(loaded, one.object)
 
 
-@pytest.mark.parametrize("hostile", [" ".join([*HOSTILE.values()][part::3]) for part in range(3)])
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_words_are_shown_and_make_no_element(tmp_path, page, hostile):
     """As title, comments, names of the scan, of files, engines, settings, changes: the tags are those of a tame one."""
     import dataclasses
