@@ -216,14 +216,14 @@ def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> No
             self._membership = Membership(
                 rank=0, world=1, store="", backend="none", device="cpu", identity="CPU", timeout=1.0
             )
-            self._loop = self._between = self._writer = self._failure = self._watch = None
+            self._loop = self._between = self._writer = self._failure = self._arrivals = None
             self._plan, self._notices, self._verdict = WITHOUT_STAGES, (), ()
             self._r_factors, self._numbers = [], itertools.count()
-            self._read, self._applied, self._target, self._threads = "ready", 0, RunTarget(), 1
+            self._seen, self._applied, self._target, self._threads = "ready", 0, RunTarget(), 1
 
         @property
         def _state(self) -> str:
-            read, self._read, self._applied = self._read, "running", 1
+            read, self._seen, self._applied = self._seen, "running", 1
             return read
 
     worker = Obeying()
