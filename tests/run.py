@@ -212,7 +212,7 @@ def main() -> None:
         return
     statuses = []
     if not chosen.part:
-        shared = (*pytest, "--system", "none", "--numprocesses", BESIDE)
+        shared = (*pytest, "--system", "none", "--numprocesses", BESIDE, "--durations=20")
         statuses.append(told(*shared, *(f"--ignore={path}" for path in WAITING)))
         statuses.append(told(*shared, "--dist", "loadfile", *WAITING))
     parts = chosen.part or (list(PARTS) if chosen.all else due())
