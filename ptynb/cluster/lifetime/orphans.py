@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import psutil
 
@@ -44,11 +44,17 @@ Place = Literal["here", "before", "elsewhere"]
 """Location of a cluster: this machine, this machine before it was restarted, or another one."""
 
 
-class Process(NamedTuple):
-    """A process that belongs to a cluster, as functions of the watchdog take it. start: seconds since 1970."""
+@dataclass(frozen=True, order=True)
+class Process:
+    """A process that belongs to a cluster. start: seconds since 1970."""
 
     pid: int
     start: float
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Return (id, start time), for functions of the watchdog."""
+        return self.pid, self.start
 
 
 @dataclass(frozen=True)
@@ -178,10 +184,7 @@ def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
 
 
 def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, dict[str, str]]]) -> FoundCluster:
-    described, holder, listed, alone = (
-        {} if folder is None else runtime_dir.read(folder, f"{file}.json")
-        for file in ("cluster", "holder", "processes", "alone")
-    )
+    described, holder, listed, alone = ({},) * 4 if folder is None else _records(folder)
     place = _place(described or holder)
     engines, others, unlisted = set(_listed(listed, "engines")), set(_listed(listed, "others")), set()
     controlled = bool(others)
@@ -213,6 +216,11 @@ def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, di
         setting_up=not holder and touched < NEW_SECONDS,
         controlled=controlled,
     )
+
+
+def _records(folder: Path) -> tuple[dict[str, Any], ...]:
+    names = ("cluster.json", "holder.json", "processes.json", "alone.json")
+    return tuple(runtime_dir.read(folder, name) for name in names)
 
 
 def _place(description: Mapping[str, Any]) -> Place:
@@ -347,15 +355,15 @@ def end(found: FoundCluster) -> Ended:
     for _ in range(ROUNDS):
         if present is None or not present.processes:
             break
-        left = watchdog.end(present.engines, watchdog.KEEPING_SECONDS)
-        left += watchdog.end(present.others, watchdog.GRACE_SECONDS)
+        left = watchdog.end((one.key for one in present.engines), watchdog.KEEPING_SECONDS)
+        left += watchdog.end((one.key for one in present.others), watchdog.GRACE_SECONDS)
         present = again(found)
     if found.folder is not None and not left and not failures:
         shutil.rmtree(found.folder, ignore_errors=True)
         if found.folder.exists():
             failures.append(f"its folder {found.folder} could not be removed")
         late = again(found)  # without the folder no process can be started any more
-        left = [] if late is None else watchdog.end(late.processes, watchdog.GRACE_SECONDS)
+        left = [] if late is None else watchdog.end((one.key for one in late.processes), watchdog.GRACE_SECONDS)
     failures += [f"its process {process.pid} did not end" for process in left]
     return Ended(_state_since(found, began), tuple(failures))
 
