@@ -65,11 +65,13 @@ test("a group shows its first fields while its part is on, and all once it is un
   field("Slices").click();
   assert.deepEqual(commands(), [{ command: "switch", part: "slices", on: true }]);
   const columns = () => [...el.querySelectorAll(".ptynb-group-column")].map((one) => [...one.querySelectorAll(".ptynb-group-title")].map((title) => title.textContent));
-  assert.deepEqual(columns(), [["Batches", "Slices"], ["Constraints"]]);
-  channel.change("a", { schema: { $changed: { groups: [{ name: "new", title: "New", about: "" }, ...SCHEMA.groups.slice(1)] }, $removed: [] },
-    groups: { $changed: { new: { on: null, summary: "", changed: 0 } }, $removed: [] } });
+  const [batches, slices, constraints] = SCHEMA.groups;
+  const added = (name) => ({ name, title: name, about: "" });
+  const groups = [batches, slices, added("aberrations"), added("new"), constraints];
+  channel.change("a", { schema: { $changed: { groups }, $removed: [] },
+    groups: { $changed: { new: FORM.groups.Batches, aberrations: FORM.groups.Batches }, $removed: [] } });
   await settled();
-  assert.deepEqual(columns(), [["Slices"], ["Constraints", "New"]], "each group has a place");
+  assert.deepEqual(columns(), [["Batches", "Slices", "aberrations"], ["new", "Constraints"]]);
 });
 
 test("what is entered is sent with the unit that is shown", async () => {

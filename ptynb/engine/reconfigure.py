@@ -21,8 +21,15 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
-from ptynb.physics.components.probe_aberrations import orthonormal_terms
-from ptynb.physics.model_builder import BUILT_IN, STATE_PHASE, add_modes, lens_basis, object_frame, tilt_unit
+from ptynb.physics.model_builder import (
+    BUILT_IN,
+    STATE_PHASE,
+    add_modes,
+    further_variations,
+    initial_parameters,
+    object_frame,
+    tilt_unit,
+)
 from ptynb.settings import BY_EXIT_WAVES, PART_OF_COMPONENT, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
@@ -38,7 +45,8 @@ REFUSED = {
     "detector.oversampling": "the probe would get another window",
 }
 """Settings that cannot change, and the reasons."""
-BEGINNING = [name for name, (used, _) in BUILT_IN.items() if name in PART_OF_COMPONENT and not used(Settings())]
+DEFAULTS = Settings()
+BEGINNING = [name for name, (used, _) in BUILT_IN.items() if name in PART_OF_COMPONENT and not used(DEFAULTS)]
 """Components that a change of the settings adds, inactive until they are first updated."""
 POSITIONS_AND_SLAB = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 BESIDE_EXIT_WAVES = {
@@ -83,10 +91,15 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         first_stays, probes = requested.opr.modes > 0, probe.chunk(len(scan.probe_scans))
         probe = torch.cat([with_modes(one, requested.probe.modes, first_stays) for one in probes])
         arrays["probe"] = {"parts": _real(probe)}
-    arrays |= _aberrations(arrays.pop("aberrations", {}), probe, requested, scan)
-    arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
-    if requested.descan.start != "none" and "descan" not in arrays:
-        arrays["descan"] = {"shifts": np.zeros((len(scan), 2), dtype=probe.real.numpy().dtype)}
+    for name in BEGINNING:
+        if not BUILT_IN[name][0](requested):
+            continue
+        if name not in arrays:
+            arrays[name] = initial_parameters(name, scan, requested, probe)
+        elif name == "aberrations":
+            arrays[name] = _aberrations(arrays[name], initial_parameters(name, scan, requested, probe))
+        elif name == "variations":
+            arrays[name] = _variations(arrays[name], probe, requested.opr.modes)
     arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
     names = [name for name in {**arrays, **BUILT_IN} if name not in BUILT_IN or BUILT_IN[name][0](requested)]
     model = {f"{name}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
@@ -247,32 +260,20 @@ def _object(
     return {"amplitude": whole.abs().numpy(), "phase": phase.numpy()}
 
 
-def _aberrations(
-    old: Mapping[str, Array], probe: Tensor, requested: Settings, scan: Scan
-) -> dict[str, dict[str, Array]]:
-    """Return the aberrations up to another order of this probe, with the totals of those that stay."""
-    if requested.aberrations.order == 0:
-        return {}
-    mixture = orthonormal_terms(probe.numpy(), lens_basis(scan, requested)).astype(probe.real.numpy().dtype)
-    if old and old["mixture"].shape == mixture.shape:
-        return {"aberrations": dict(old)}
-    total = np.zeros(mixture.shape[1], dtype=mixture.dtype)
-    both = min(len(total), len(old.get("total", ())))
-    total[:both] = old.get("total", total)[:both]
-    return {"aberrations": {"step": np.zeros_like(total), "mixture": mixture, "total": total}}
+def _aberrations(old: Mapping[str, Array], fresh: dict[str, Array]) -> dict[str, Array]:
+    """Return the aberrations up to another order, fresh from the same probe, with the totals of those that stay."""
+    if old["mixture"].shape == fresh["mixture"].shape:
+        return dict(old)
+    both = min(len(fresh["total"]), len(old["total"]))
+    fresh["total"][:both] = old["total"][:both]
+    return fresh
 
 
-def _variations(
-    old: Mapping[str, Array], probe: Tensor, requested: Settings, scan: Scan
-) -> dict[str, dict[str, Array]]:
+def _variations(old: Mapping[str, Array], probe: Tensor, rank: int) -> dict[str, Array]:
     """Return the modes of the probe variations: the strongest ones, or additional ones with coefficients 0."""
-    rank = requested.opr.modes
-    if rank == 0:
-        return {}
-    ways = _complex(old["ways"]) if old else probe[:0]
-    coefficients = _complex(old["coefficients"]) if old else probe.new_zeros((len(scan), 0))
+    ways, coefficients = _complex(old["ways"]), _complex(old["coefficients"])
     if rank == len(ways):
-        return {"variations": dict(old)}
+        return dict(old)
     if rank < len(ways):
         inner, triangle = torch.linalg.qr(coefficients)
         left, strengths, right = torch.linalg.svd(triangle @ ways.flatten(1), full_matrices=False)
@@ -280,11 +281,10 @@ def _variations(
         ways = (right[:rank] * unit).reshape(-1, *ways.shape[1:])
         coefficients = inner @ (left[:, :rank] * strengths[:rank]) / unit
     else:
-        more = add_modes(probe[:1], rank + 1)[1 + len(ways) :]
-        more = more / more.abs().square().mean((1, 2), keepdim=True).sqrt()
+        more = further_variations(probe, rank)[len(ways) :]
         ways = torch.cat([ways, more])
-        coefficients = torch.cat([coefficients, probe.new_zeros((len(scan), len(more)))], 1)
-    return {"variations": {"ways": _real(ways), "coefficients": _real(coefficients)}}
+        coefficients = torch.cat([coefficients, probe.new_zeros((len(coefficients), len(more)))], 1)
+    return {"ways": _real(ways), "coefficients": _real(coefficients)}
 
 
 def _depth(

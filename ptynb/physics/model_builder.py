@@ -306,9 +306,14 @@ class _Start:
         return self.probe.device
 
 
+def further_variations(probe: Tensor, count: int) -> Tensor:
+    """Return modes (mode, y, x) of probe variations, orthogonal to the first mode of a probe, rms amplitude 1."""
+    variations = add_modes(probe[:1], count + 1)[1:]
+    return variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
+
+
 def _make_variations(start: _Start) -> Variations:
-    variations = add_modes(start.probe[:1].cpu(), start.settings.opr.modes + 1)[1:]
-    variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
+    variations = further_variations(start.probe.cpu(), start.settings.opr.modes)
     return Variations(len(start.scan), variations.to(start.device), start.probe_part.scale)
 
 
@@ -370,6 +375,13 @@ BUILT_IN: Mapping[str, tuple[Callable[[Settings], bool], Callable[[_Start], Mode
     "fly_scan": (lambda settings: settings.fly_scan.steps > 1, _make_fly_scan),
 }
 """Built-in components beside object, probe, slices and tilt, in the order of each step: when one is part, and it."""
+
+
+def initial_parameters(name: str, scan: Scan, settings: Settings, probe: Tensor) -> dict[str, NDArray[Any]]:
+    """Return the arrays with which a built-in component begins in a run with this probe (mode, y, x), by name."""
+    positions = torch.from_numpy(window_positions(scan, settings))
+    start = _Start(scan, settings, positions, probe, Probe(probe), mean_count=1.0, descan=None)
+    return {key: values.numpy() for key, values in BUILT_IN[name][1](start).state_dict().items()}
 
 
 def lens_basis(scan: Scan, settings: Settings) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -47,12 +48,31 @@ LONGEST_NAME = 80
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
 
 
+@dataclass(frozen=True)
+class PartSwitch:
+    """How forms switch a part on and off: values by the names of its fields. It is off while all values of `off` hold.
+
+    on: values for a start. unused: values of what means nothing while the part is off, which are set then, too.
+    """
+
+    off: Mapping[str, Any]
+    on: Mapping[str, Any]
+    unused: Mapping[str, Any] = field(default_factory=dict)
+
+
+def rate_switch(rate: float) -> PartSwitch:
+    """Return the switch of a part that is off while its learning rate is 0."""
+    return PartSwitch({"learning_rate": 0.0}, {"learning_rate": rate})
+
+
 class SettingsModel(BaseModel):
     """Frozen, validated values; unknown names raise a SettingsError.
 
-    The section Parameters of a model's docstring is generated from the descriptions of its fields.
+    The section Parameters of a model's docstring is generated from the descriptions of its fields. switch: how forms
+    switch the part on and off; None if it cannot be off, or has no values that are a good guess.
     """
 
+    switch: ClassVar[PartSwitch | None] = None
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
     @classmethod
@@ -190,6 +210,7 @@ class Part(SettingsModel):
 
     component: ClassVar[str] = ""
     by_pattern: ClassVar[bool] = False
+    switch: ClassVar[PartSwitch | None] = rate_switch(0.1)
     learning_rate: Rate = Field(default=0.0, description="Learning rate of the part; 0 keeps it fixed")
     start_epoch: int = Field(
         default=1,

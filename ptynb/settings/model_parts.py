@@ -7,11 +7,23 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, Rate, SettingsModel, check_span
+from ptynb.settings.base_models import (
+    LIVE,
+    MOST_EPOCHS,
+    SIMPLE,
+    Part,
+    PartSwitch,
+    Rate,
+    SettingsModel,
+    check_span,
+    rate_switch,
+)
 
 
 class Object(Part):
     """Size, modes and updates of the object."""
+
+    switch = None
 
     learning_rate: Rate = Field(
         default=0.1,
@@ -42,6 +54,8 @@ class Object(Part):
 class Probe(Part):
     """Modes and updates of the probe."""
 
+    switch = None
+
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes", json_schema_extra=SIMPLE)
     learning_rate: Rate = Field(
         default=0.1,
@@ -58,6 +72,9 @@ class Probe(Part):
 
 class Slices(Part):
     """Slices of a thick object, with free space between them; the learning rate is that of the thickness."""
+
+    # Two slices need their distance, for which no value is a good guess: its field asks for it.
+    switch = PartSwitch({"count": 1, "learning_rate": 0.0}, {"count": 2}, {"thickness": None})
 
     count: int = Field(
         default=1,
@@ -85,6 +102,8 @@ class Slices(Part):
 class Tilt(Part):
     """Tilt of the beam against the normal of the slices: it shifts by thickness times tan(tilt) per slice."""
 
+    switch = PartSwitch({"y": 0.0, "x": 0.0, "learning_rate": 0.0}, {"learning_rate": 0.1})
+
     y: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards y", description="Initial tilt towards y [rad]")
     x: float = Field(default=0.0, gt=-1.5, lt=1.5, title="Towards x", description="Initial tilt towards x [rad]")
     per_position: bool = Field(
@@ -108,6 +127,7 @@ class Positions(Part):
     """Refinement of the scan positions, by gradients and, for errors of many pixels, by a search."""
 
     by_pattern = True
+    switch = PartSwitch({"learning_rate": 0.0, "search_trials": 0}, {"learning_rate": 0.1})
 
     learning_rate: Rate = Field(
         default=0.0,
@@ -246,7 +266,6 @@ class ProbeOffset(Part):
     """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
     component = "offset"
-
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of the offset [object pixels], 0.1 is a good start; 0 keeps it fixed",
@@ -259,6 +278,7 @@ class OPR(Part):
 
     component = "variations"
     by_pattern = True
+    switch = PartSwitch({"modes": 0}, {"modes": 3})
 
     modes: int = Field(
         default=0,
@@ -281,6 +301,8 @@ class Aberrations(Part):
     Meanwhile the pixels of the probe are fixed but for these changes: its learning rate is 0, or it begins later.
     """
 
+    switch = PartSwitch({"order": 0}, {"order": 2})
+
     order: int = Field(
         default=0,
         ge=0,
@@ -302,6 +324,7 @@ class PatternIntensities(Part):
 
     component = "weights"
     by_pattern = True
+    switch = rate_switch(0.01)
 
     learning_rate: Rate = Field(
         default=0.0,
@@ -313,6 +336,8 @@ class PatternIntensities(Part):
 
 class Background(Part):
     """Background intensity, the same in all patterns and at least 0."""
+
+    switch = rate_switch(0.01)
 
     learning_rate: Rate = Field(
         default=0.0,
@@ -335,6 +360,7 @@ class Descan(Part):
     """
 
     by_pattern = True
+    switch = PartSwitch({"start": "none", "learning_rate": 0.0}, {"start": "plane", "learning_rate": 0.1})
 
     start: Literal["none", "zero", "plane"] = Field(
         default="none",
@@ -352,6 +378,8 @@ class Descan(Part):
 
 class FlyScan(SettingsModel):
     """Motion of the sample during the exposure: a pattern is the incoherent sum over positions along the motion."""
+
+    switch = PartSwitch({"steps": 1}, {"steps": 4})
 
     steps: int = Field(
         default=1,

@@ -18,6 +18,7 @@ from ptynb.settings.base_models import (
     MOST_EPOCHS,
     SIMPLE,
     Part,
+    PartSwitch,
     SettingsModel,
     check_names,
     field_at,
@@ -69,6 +70,8 @@ GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
 
 class Schedule(SettingsModel):
     """Schedule of all learning rates over the epochs."""
+
+    switch = PartSwitch({"kind": "constant"}, {"kind": "cosine"})
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
         default="cosine",
@@ -129,6 +132,8 @@ class Stop(SettingsModel):
     Only epochs of the present run after the last change of settings count, and only once all parts and constraints have
     begun. In a run of stages it applies in the last one only.
     """
+
+    switch = PartSwitch({"patience": 0}, {"patience": 20})
 
     patience: int = Field(
         default=0,

@@ -7,71 +7,34 @@ first are below; the others are unfolded.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from ptynb.settings import Settings
+from ptynb.settings.base_models import PartSwitch
 from ptynb.settings.schema import Entries, Section, Setting, structure
 from ptynb.widgets.form import field_words as words
 from ptynb.widgets.form.unsaved_settings import Draft, is_of_entry
 
-FIRST = {
-    "probe": ("probe.modes",),
-    "slices": ("slices.count", "slices.thickness"),
-    "aberrations": ("aberrations.order",),
-    "opr": ("opr.modes",),
-    "descan": ("descan.start",),
-}
-"""Fields that come first in their group; the others follow in the order of the settings."""
 Plain = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class PartSwitch:
-    """Values by dotted name; a part is off while all values of `off` hold.
-
-    on: values for a start. unused: values of what means nothing while the part is off, which are set then, too.
-    """
-
-    off: Mapping[str, Any]
-    on: Mapping[str, Any]
-    unused: Mapping[str, Any] = field(default_factory=dict)
+def _below(part: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{part}.{name}": value for name, value in values.items()}
 
 
-def _rate(part: str, rate: float) -> PartSwitch:
-    name = f"{part}.learning_rate"
-    return PartSwitch({name: 0.0}, {name: rate})
-
-
-SWITCHES: Mapping[str, PartSwitch] = {
-    # Two slices need their distance, for which no value is a good guess: its field asks for it.
-    "slices": PartSwitch(
-        {"slices.count": 1, "slices.learning_rate": 0.0}, {"slices.count": 2}, {"slices.thickness": None}
-    ),
-    "tilt": PartSwitch({"tilt.y": 0.0, "tilt.x": 0.0, "tilt.learning_rate": 0.0}, {"tilt.learning_rate": 0.1}),
-    "positions": PartSwitch(
-        {"positions.learning_rate": 0.0, "positions.search_trials": 0}, {"positions.learning_rate": 0.1}
-    ),
-    "affine": _rate("affine", 0.1),
-    "probe_offset": _rate("probe_offset", 0.1),
-    "aberrations": PartSwitch({"aberrations.order": 0}, {"aberrations.order": 2}),
-    "opr": PartSwitch({"opr.modes": 0}, {"opr.modes": 3}),
-    "pattern_intensities": _rate("pattern_intensities", 0.01),
-    "background": _rate("background", 0.01),
-    "descan": PartSwitch(
-        {"descan.start": "none", "descan.learning_rate": 0.0}, {"descan.start": "plane", "descan.learning_rate": 0.1}
-    ),
-    "fly_scan": PartSwitch({"fly_scan.steps": 1}, {"fly_scan.steps": 4}),
-    "schedule": PartSwitch({"schedule.kind": "constant"}, {"schedule.kind": "cosine"}),
-    "stop": PartSwitch({"stop.patience": 0}, {"stop.patience": 20}),
+SWITCHES = {
+    name: PartSwitch(_below(name, one.off), _below(name, one.on), _below(name, one.unused))
+    for name, field in Settings.model_fields.items()
+    if (one := getattr(field.annotation, "switch", None)) is not None
 }
-"""Name of the part -> its switch. Object and probe cannot be off; the detector has no values that are a good guess."""
+"""Part -> its switch, with the dotted names of its fields."""
 
 
 def schema() -> Plain:
     """Return all groups with their fields, and the fields of entries, which several kinds of them may share."""
     fields: list[Plain] = []
     parts: tuple[Section | Entries, ...] = (*structure().sections, *structure().lists)
-    groups = [_group(part, fields) for part in parts]
+    groups = sorted((_group(part, fields) for part in parts), key=lambda group: bool(group["name"] == "Computing"))
     return {"groups": groups, "entryFields": fields}
 
 
@@ -88,12 +51,11 @@ def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
             for kind in part.kinds
         ]
         return group | {"kinds": kinds}
-    first = FIRST.get(part.name, ())
-    settings = {setting.name: setting for setting in part.settings}
-    names = [*first, *(name for name, one in settings.items() if one.simple and name not in first)]
-    others = [name for name in settings if name not in names]
-    group |= {"fields": [_field(settings[name], words.label_of(settings[name])) for name in (*names, *others)]}
-    group |= {"first": len(names)}
+    # What a part is comes before how it is updated; of the fields, those of the base class are first.
+    first = sorted((one for one in part.settings if one.simple), key=lambda one: one.name.endswith(".learning_rate"))
+    others = [setting for setting in part.settings if not setting.simple]
+    group |= {"fields": [_field(setting, words.label_of(setting)) for setting in (*first, *others)]}
+    group |= {"first": len(first)}
     if part.name in SWITCHES:
         group["switch"] = True
     return group

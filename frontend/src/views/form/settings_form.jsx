@@ -11,9 +11,8 @@ import { FieldRow } from "./field.jsx";
 /** @import { FieldSchema, Form, FormValues, GroupSchema, GroupState } from "./values" */
 
 const CHANGED = "changed";
-/** Names of the groups of the left column, or of the first ones, and of the others; such that are not named come last. */
-const LEFT = ["Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations"];
-const RIGHT = ["opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers", "constraints", "Computing"];
+/** The last group of the left column. */
+const LAST_OF_LEFT = "aberrations";
 
 /** The fields below the line of a group. In the view of a run only those that were changed are there while it is folded.
  * @type {(group: GroupSchema, on: boolean, open: boolean, values: FormValues) => FieldSchema[]} */
@@ -66,9 +65,8 @@ const orderOf = ({ changed, on }) => (changed ? "-1" : on === false ? "1" : "0")
 /** The groups of both columns.
  * @type {(groups: GroupSchema[]) => GroupSchema[][]} */
 function columnsOf(groups) {
-  const named = (/** @type {string[]} */ names) => names.flatMap((name) => groups.find((group) => group.name === name) ?? []);
-  const others = groups.filter(({ name }) => !LEFT.includes(name) && !RIGHT.includes(name));
-  return [named(LEFT), [...named(RIGHT), ...others]];
+  const left = groups.findIndex(({ name }) => name === LAST_OF_LEFT) + 1;
+  return [groups.slice(0, left), groups.slice(left)];
 }
 
 /** Whether all words are in texts.
