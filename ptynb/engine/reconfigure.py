@@ -23,6 +23,7 @@ from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
 from ptynb.physics.model_builder import (
     BUILT_IN,
+    DETECTOR_EFFECTS,
     STATE_PHASE,
     add_modes,
     further_variations,
@@ -345,7 +346,7 @@ def _moments(
 def _why_not_by_exit_waves(active: Mapping[str, bool], requested: Settings) -> str | None:
     if requested.optimiser not in BY_EXIT_WAVES:
         return None
-    supported = (*BESIDE_EXIT_WAVES[requested.optimiser], "pixels", "point spread", "saturation")
+    supported = (*BESIDE_EXIT_WAVES[requested.optimiser], *DETECTOR_EFFECTS)
     unsupported = [name for name, took_part in active.items() if took_part and name not in supported]
     if not unsupported:
         return None

@@ -375,6 +375,13 @@ BUILT_IN: Mapping[str, tuple[Callable[[Settings], bool], Callable[[_Start], Mode
     "fly_scan": (lambda settings: settings.fly_scan.steps > 1, _make_fly_scan),
 }
 """Built-in components beside object, probe, slices and tilt, in the order of each step: when one is part, and it."""
+DETECTOR_EFFECTS = ("pixels", "point spread", "saturation")
+"""Those that act on the intensity and have no parameters."""
+
+
+def detector_effects(settings: Settings) -> list[str]:
+    """Return the names of the detector effects that are part of the model with these settings."""
+    return [name for name in DETECTOR_EFFECTS if BUILT_IN[name][0](settings)]
 
 
 def initial_parameters(name: str, scan: Scan, settings: Settings, probe: Tensor) -> dict[str, NDArray[Any]]:

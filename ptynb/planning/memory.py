@@ -42,7 +42,7 @@ from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
-from ptynb.physics.model_builder import model_window, object_frame
+from ptynb.physics.model_builder import detector_effects, model_window, object_frame
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, WHOLE_PASSES, Settings
 from ptynb.settings.regularizers import PACBED
 
@@ -176,24 +176,24 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateA
     Of torch operations these are the counts of `tests/planning/test_update_peaks.py`.
     """
     still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
-    detector, weighted = settings.detector, settings.pattern_intensities.learning_rate > 0
+    weighted = settings.pattern_intensities.learning_rate > 0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
     # Intermediate results of automatic differentiation.
     waves = RECORDED * (settings.descan.start != "none") + TILTED * (not plane)
     several, lens = len(scan.probe_scans) > 1, settings.aberrations.order > 0
     probes = RECORDED * ((settings.opr.modes > 0) + several + (several and lens))
-    blurred, saturated = detector.psf_sigma > 0, detector.saturation is not None
+    effects = detector_effects(settings)
     if not on_gpu and (still or settings.optimiser == "lsqml"):
-        behind = (settings.background.learning_rate > 0, weighted, blurred, detector.oversampling > 1, saturated)
+        behind = (settings.background.learning_rate > 0) + weighted + len(effects)
         # LSQML: waves incident on each slice, and corrections behind it. Others: moved probes and waves behind each
         # slice, of which the last become those at the detector; or one sum per thread, if less (`compiled.steps`).
         own = 2.0 * settings.slices.count if settings.optimiser == "lsqml" else 1.0 + settings.slices.count
         # Counts, and the intensity, which is replaced by its derivative.
-        return _in_steps(
-            UpdateArrays(own + waves + probes, 0.0, 0.0, 2.0 + RECORDED * sum(behind)), settings, not plane
-        )
-    # On the detector some are gone when the gradient is back at the object; they have its own pixels.
-    patterns = (weighted + 2 * blurred + saturated) / detector.oversampling**2
+        return _in_steps(UpdateArrays(own + waves + probes, 0.0, 0.0, 2.0 + RECORDED * behind), settings, not plane)
+    # On the detector some are gone when the gradient is back at the object; they have its own pixels. The point spread
+    # is computed along y and along x; what pixels add up are waves of the model.
+    patterns = float(weighted + len({*effects} - {"pixels"}) + ("point spread" in effects))
+    patterns /= settings.detector.oversampling**2
     if settings.optimiser == "lsqml" or _in_one_step(scan, settings, still and plane):
         return max(_arrays_of_chain(settings, several), key=lambda one: one.in_windows(settings))
     found = [
@@ -231,12 +231,11 @@ def _arrays_of_steps(settings: Settings, recorded: float) -> Iterator[UpdateArra
 
 def _in_one_step(scan: Scan, settings: Settings, simple: bool) -> bool:
     """Whether `physics.chain` computes the gradient; simple: the propagations are neither tilted nor refined."""
-    detector, thick = settings.detector, settings.slices.count > 1
+    thick = settings.slices.count > 1
     recorded = (settings.descan.start != "none" and thick) or (settings.fly_scan.steps > 1 and not scan.is_far_field)
-    by_counts = detector.psf_sigma == 0 and detector.oversampling == 1 and detector.saturation is None
     alone = settings.object.modes == 1 and settings.optimiser not in PROJECTIONS
     averaged = any(isinstance(one, PACBED) for one in settings.regularizers)
-    return simple and alone and by_counts and not recorded and not averaged
+    return simple and alone and not detector_effects(settings) and not recorded and not averaged
 
 
 def _arrays_of_chain(settings: Settings, several: bool) -> Iterator[UpdateArrays]:
