@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -125,6 +125,14 @@ class Group(ABC):
         """Start the sum of `tensor` over ranks, in place; the returned function waits for it."""
 
     @abstractmethod
+    def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
+        """Send a tensor to each of these ranks, and receive one from each; all are contiguous, and not empty."""
+
+    @abstractmethod
+    def largest(self, tensor: Tensor) -> Tensor:
+        """Return the largest values over ranks, on every rank. May overwrite `tensor`."""
+
+    @abstractmethod
     def broadcast(self, tensor: Tensor) -> Tensor:
         """Return rank 0's values on every rank. Overwrites `tensor` on the others."""
 
@@ -171,6 +179,12 @@ class SingleGroup(Group):
 
     def start_sum(self, tensor: Tensor) -> Callable[[], None]:
         return lambda: None
+
+    def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
+        return None
+
+    def largest(self, tensor: Tensor) -> Tensor:
+        return tensor
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -314,6 +328,20 @@ class TorchGroup(Group):
         if self._nccl is not None and tensor.device.type == "cuda":
             self._timeout.watch(work)
         return work
+
+    def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
+        messages = [dist.P2POp(dist.isend, self._keep(one), rank) for rank, one in sent.items()]
+        messages += [dist.P2POp(dist.irecv, self._keep(one), rank) for rank, one in received.items()]
+        if not messages:
+            return
+        with self._timeout.waiting():
+            for work, message in zip(dist.batch_isend_irecv(messages), messages, strict=False):
+                self._watched(message.tensor, work).wait()
+
+    def largest(self, tensor: Tensor) -> Tensor:
+        with self._timeout.waiting():
+            self._watched(tensor, dist.all_reduce(self._keep(tensor), op=dist.ReduceOp.MAX, async_op=True)).wait()
+        return tensor
 
     def barrier(self) -> None:
         """Wait until all ranks have come here."""

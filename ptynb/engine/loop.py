@@ -37,8 +37,9 @@ from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.live_sampler import LiveSampler
 from ptynb.optimize.lsqml import illumination_of_all
+from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.optimize.position_search import batches_of_search, search_positions
-from ptynb.optimize.sampler import BatchSampler, Sampler, planned_order
+from ptynb.optimize.sampler import BatchSampler, Sampler, layout_of, planned_order
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
@@ -129,6 +130,9 @@ class Loop:
         """Margin of the object around the windows [object pixels]; None: the object is an initial guess."""
         self.spans = scan.spans
         """The patterns of each scan that this one is made of."""
+        layout = layout_of(scan, settings, group.world)
+        self.tile = None if layout is None else ObjectTile(layout, group)
+        """This engine's part of the object; None: it holds all of it."""
         own = self.order.owned(group.rank, group.world)
         present = own if first is None else np.intersect1d(own, first.patterns)
         self.shard = EnginePatterns(scan, own, group, dtype, settings.pattern_storage, present)
@@ -166,6 +170,7 @@ class Loop:
             in_pixels,
             normaliser,
             self.order.count,
+            tile=self.tile,
             imposed=tuple(self._custom_constraints),
             custom_components=tuple(components),
             initial_object=self.model.object.values.detach().clone() if restarts else None,
@@ -235,20 +240,28 @@ class Loop:
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
+        origin, object = (0, 0), self.group.broadcast(object.contiguous().to(self.group.device))
+        if self.tile is not None:
+            held = self.tile.held
+            origin = held.top, held.left
+            object = object[..., held.top : held.bottom, held.left : held.right].contiguous()
         model = make_model(
             scan,
             self.settings,
-            self.group.broadcast(object.contiguous().to(self.group.device)),
+            object,
             self.group.broadcast(probe.contiguous().to(self.group.device)),
             loss,
             mean_count=self.mean_count,
             mask=None if mask is None else mask.to(self.group.device),
             descan=descan,
             extensions=components,
+            origin=origin,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
+        tiles = set() if self.tile is None else {*model.object.parameters()}
         for tensor in (*model.parameters(), *model.buffers()):
-            self.group.broadcast(tensor.data)
+            if tensor not in tiles:
+                self.group.broadcast(tensor.data)
         return model
 
     @property
@@ -324,14 +337,19 @@ class Loop:
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, used / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
-        checksum, finite = _checksum([*self.model.parameters()])
+        objects = [] if self.tile is None else [*self.model.object.parameters()]
+        checksum, finite = _checksum(
+            [one for one in self.model.parameters() if all(one is not other for other in objects)]
+        )
+        if self.tile is not None:
+            finite = finite and _checksum(objects)[1]
         if not (math.isfinite(loss) and finite):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update is not finite: the learning rates "
                 f"({self.algorithm.rates()}) are too high for this scan. Start again with lower ones, or restore a "
                 "checkpoint and lower them there."
             )
-        if not self.group.all_equal(checksum):
+        if not self.group.all_equal(checksum) or (self.tile is not None and not self.tile.equal(*objects)):
             raise ReconstructionError(
                 f"After epoch {self.epoch} the engines hold different parameters, by a bug of ptynb or a fault of the "
                 "hardware; do not use the result.",

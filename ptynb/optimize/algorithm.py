@@ -13,6 +13,7 @@ from torch import Tensor
 from ptynb.data.record import RunSpan
 from ptynb.distributed.group import Group
 from ptynb.loading.engine_patterns import EnginePatterns
+from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.optimize.sampler import Sampler
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import CustomConstraint
@@ -30,7 +31,7 @@ class Problem:
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
     run: the present run.
-    custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
+    tile: this engine's part of the object; None: it holds all of it. custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
     model: Model
@@ -40,6 +41,7 @@ class Problem:
     settings: Settings
     normaliser: float
     count: int
+    tile: ObjectTile | None = None
     epoch: int = 1
     run: RunSpan = FIRST_RUN
     imposed: tuple[CustomConstraint, ...] = ()

@@ -52,7 +52,7 @@ class Gradient(BatchAlgorithm[_Sums]):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.optimisers = make_optimisers(problem.model, problem.settings)
-        self.exchange = Exchange(problem.group, problem.model)
+        self.exchange = Exchange(problem.group, problem.model, problem.tile)
         self._windows = Windows(problem.model, self.optimisers)
         self.recorded_parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
@@ -63,9 +63,11 @@ class Gradient(BatchAlgorithm[_Sums]):
     def _sums_apart(self) -> bool:
         """Whether gradients are summed over engines after `backward`, not by DistributedDataParallel within it.
 
-        On GPUs, where `backward` is recorded as a CUDA graph: hooks of Python cannot be.
+        On GPUs, where `backward` is recorded as a CUDA graph: hooks of Python cannot be. With tiles, whose gradients
+        are of other pixels on each engine.
         """
-        return self.problem.group.world > 1 and self.problem.group.device.type != "cpu"
+        problem = self.problem
+        return problem.group.world > 1 and (problem.group.device.type != "cpu" or problem.tile is not None)
 
     def prepare(self) -> None:
         """Set step sizes, and wrap the model again if other components are optimised now.
@@ -142,7 +144,9 @@ class Gradient(BatchAlgorithm[_Sums]):
 
         Gradients remain until the next update.
         """
-        problem, total = self.problem, sums.losses
+        problem, total, regularized = self.problem, sums.losses, bool(self.problem.settings.regularizers)
+        if regularized and problem.tile is not None:
+            total = total + self._add_regularizers() * problem.normaliser * len(members) / problem.count
         if self._sums_apart:
             self.exchange.sum_gradients(self.recorded_parameters)
         by_rows = [one for one in self.optimisers if isinstance(one, RowAdam) and _has_gradients(one)]
@@ -150,7 +154,7 @@ class Gradient(BatchAlgorithm[_Sums]):
             rows = problem.shard.on_device(members) if indices is None else indices
             for optimiser in by_rows:
                 optimiser.batch = rows
-        if problem.settings.regularizers:
+        if regularized and problem.tile is None:
             total = total + (
                 self._add_regularizers() * problem.normaliser * len(members) / problem.count / problem.group.world
             )
@@ -217,10 +221,11 @@ class Gradient(BatchAlgorithm[_Sums]):
     def _add_regularizers(self) -> Tensor:
         """Add the gradients of the regularizers to those of the patterns, and return their value.
 
-        They are equal on all engines, which all have the whole object, so they are not sent.
+        They are equal on all engines, if all have the whole object; of a tile they are those of its own pixels.
         """
         problem, model = self.problem, self.problem.model
-        value = object_terms(problem.settings.regularizers, model.object.values)
+        area = None if problem.tile is None else problem.tile.owned_part
+        value = object_terms(problem.settings.regularizers, model.object.values, area)
         moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
         if value.requires_grad:
             for parameter, gradient in zip(
@@ -232,7 +237,8 @@ class Gradient(BatchAlgorithm[_Sums]):
 
     def _region(self, members: NDArray[np.int64], update: int) -> Region | None:
         """Return the region where the gradient of a batch of all engines can differ from 0; None: the whole object."""
-        whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
+        problem = self.problem
+        whole = problem.settings.gradient_sync == "dense" or problem.group.world == 1 or problem.tile is not None
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
         if self._constrains_updates:
@@ -261,8 +267,11 @@ class Gradient(BatchAlgorithm[_Sums]):
             illumination = model.probe.parts.new_zeros(model.object.values.shape[-2:])
             power = illumination.new_zeros((model.probe.count, *model.window))
         illumination, power = self.exchange.sum(illumination), problem.group.sum(power)
+        largest = None
+        if problem.tile is not None:
+            largest = problem.group.largest(illumination.amax((-2, -1), keepdim=True))
         divide_by_illumination(
-            model, illumination, power, problem.scale / global_batch_size, problem.settings.rpie_alpha
+            model, illumination, power, problem.scale / global_batch_size, problem.settings.rpie_alpha, largest
         )
 
 

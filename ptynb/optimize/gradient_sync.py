@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ptynb.distributed.group import Group
 from ptynb.optimize.active_tiles import Region
+from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.physics.model import Model
 
 
@@ -59,12 +60,12 @@ class Exchange:
     threads, where Python objects can cause a deadlock (see `TorchGroup`).
     """
 
-    def __init__(self, group: Group, model: Model) -> None:
+    def __init__(self, group: Group, model: Model, tile: ObjectTile | None = None) -> None:
         self.region: Region | None = None
         """Region outside which the object's gradient is 0 in the next update; None: the whole object."""
         self.sent_bytes = 0
         """Size of all messages so far."""
-        self._group, self._parts = group, 1 if model.object.polar else 2
+        self._group, self._tile, self._parts = group, tile, 1 if model.object.polar else 2
         self._object = {id(parameter) for parameter in model.object.parameters()}
         self._buffers = dict[int, Tensor]()
         self._under_way = list[tuple[Callable[[], None], _Packed | None]]()
@@ -98,7 +99,10 @@ class Exchange:
             gradients.append(parameter.grad)
             of_object.append(id(parameter) in self._object)
         under_way, packed = list[Callable[[], None]](), list(zip(gradients, of_object, strict=True))
-        if self.region is None:  # a whole object needs no copy
+        if self._tile is not None:
+            self._tile.sum(*(_in_parts(gradient, self._parts) for gradient, of in packed if of))
+            packed = [(gradient, of) for gradient, of in packed if not of]
+        elif self.region is None:  # a whole object needs no copy
             under_way = [self._group.start_sum(gradient) for gradient, of in packed if of]
             self.sent_bytes += sum(gradient.nbytes for gradient, of in packed if of)
             packed = [(gradient, of) for gradient, of in packed if not of]
@@ -115,6 +119,9 @@ class Exchange:
 
     def sum(self, illumination: Tensor) -> Tensor:
         """Return a real plane (y, x) of the object, 0 outside the region, summed over engines."""
+        if self._tile is not None:
+            self._tile.sum(illumination[..., None])
+            return illumination
         if self.region is None:
             self.sent_bytes += illumination.nbytes
             return self._group.sum(illumination)
@@ -149,3 +156,8 @@ def sizes(region: Region | None, tensors: list[Tensor], of_object: list[bool]) -
         region.numbers(tensor) if of and region is not None else tensor.numel()
         for tensor, of in zip(tensors, of_object, strict=True)
     ]
+
+
+def _in_parts(gradient: Tensor, parts: int) -> Tensor:
+    """Return a view (…, y, x, part) of a gradient."""
+    return gradient if parts > 1 else gradient[..., None]

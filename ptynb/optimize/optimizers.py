@@ -290,19 +290,25 @@ def _named_parameters(
 
 @torch.no_grad()
 def divide_by_illumination(
-    model: Model, object_illumination: Tensor, probe_illumination: Tensor, unit: float, regularisation: float
+    model: Model,
+    object_illumination: Tensor,
+    probe_illumination: Tensor,
+    unit: float,
+    regularisation: float,
+    largest_of_object: Tensor | None = None,
 ) -> None:
     """Convert gradients of the amplitude loss to steps of rPIE, in place.
 
     object_illumination: Σ_j |P_j|² (y, x) of the batch; probe_illumination: Σ_j |O_j|² (probe, y, x) of the patterns of
     each probe; both over all engines.
+    largest_of_object: largest value of the former in the whole object, if this is a tile (1, 1).
     unit: factor of the loss. regularisation: α. The numerator of the update -Σ_j P_j* (ψ_j - ψ'_j) / ((1 - α) Σ|P_j|² +
     α max Σ|P_j|²) is half the gradient in torch's convention. Maiden, Johnson and Li, Optica 4, 736 (2017), eqs. 21 and
     22; with batches of one pattern and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
     """
 
-    def divisor(illumination: Tensor) -> Tensor:
-        largest = illumination.amax((-2, -1), keepdim=True)
+    def divisor(illumination: Tensor, largest: Tensor | None = None) -> Tensor:
+        largest = illumination.amax((-2, -1), keepdim=True) if largest is None else largest
         mixed = (1 - regularisation) * illumination + regularisation * largest
         # A probe none of whose patterns is in the batch has neither illumination nor gradient.
         found = 2 * unit * torch.maximum(mixed, 1e-6 * largest)
@@ -310,9 +316,9 @@ def divide_by_illumination(
 
     modes_of_each = len(model.probe.parts) // model.probe.count
 
-    for parameter, illumination in (
-        (model.object.parts, object_illumination),
+    for parameter, *illumination in (
+        (model.object.parts, object_illumination, largest_of_object),
         (model.probe.parts, probe_illumination.repeat_interleave(modes_of_each, 0) * model.probe.scale**2),
     ):
         if parameter.grad is not None:
-            parameter.grad /= divisor(illumination)
+            parameter.grad /= divisor(*illumination)

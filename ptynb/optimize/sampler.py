@@ -13,6 +13,9 @@ interleaved: as spread, but a stratum has every n-th pattern of the scan, and an
 patterns are distributed over all strata and engines: the order of a scan that is reconstructed while it is measured
 (`LiveSampler`).
 
+cells: as spread, but a stratum has the patterns of one cell of the scan. Cells have equal numbers of patterns, from
+recursive bisection across the longer side. With an object in tiles, each engine has the patterns of its tile.
+
 compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their patterns are
 distributed over the strata, so again each engine holds as much of every batch as any other, from all over the file.
 """
@@ -20,9 +23,10 @@ distributed over the strata, so again each engine holds as much of every batch a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, final
 
@@ -30,6 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.optimize.object_tiles import TileLayout, tile_layout
+from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.settings import Settings
 
 
@@ -104,14 +110,16 @@ class Sampler(ABC):
 class BatchSampler(Sampler):
     """The order of `count` patterns in batches of at most `batch`, from one seed.
 
-    positions: positions (pattern, yx), needed for compact batches only.
+    positions: positions (pattern, yx), needed for compact batches and cells only. owners: rank of each pattern
+    (pattern,) by the number of engines, where it is not that of its stratum.
     """
 
     count: int
     batch: int
     seed: int
-    kind: Literal["spread", "random", "compact", "interleaved"] = "spread"
+    kind: Literal["spread", "cells", "random", "compact", "interleaved"] = "spread"
     positions: NDArray[np.float64] | None = None
+    owners: Mapping[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -129,6 +137,10 @@ class BatchSampler(Sampler):
 
         Their number on an engine is hypergeometric: the mean and five standard deviations.
         """
+        if world in self.owners and self.kind == "cells":
+            owner, edges = self.owners[world][self._in_cells], self._edges()
+            cells = [np.bincount(owner[first:end], minlength=world) > 0 for first, end in itertools.pairwise(edges)]
+            return int(np.sum(cells, axis=0).max())
         if self.kind != "random":
             return super().share(world)
         own = int(np.bincount(self.owner(world)).max()) / self.count
@@ -145,6 +157,9 @@ class BatchSampler(Sampler):
         match self.kind:
             case "spread" | "interleaved":
                 return self.strata_shuffled(random)
+            case "cells":
+                table = self.strata_shuffled(random)
+                return np.where(table < 0, -1, self._in_cells[table])
             case "random":
                 return self._columns(np.array_split(random.permutation(self.count), self.updates))
             case "compact":
@@ -187,8 +202,17 @@ class BatchSampler(Sampler):
         sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
         return _bisected(np.arange(self.count), self.positions, sizes)
 
+    @functools.cached_property
+    def _in_cells(self) -> NDArray[np.int64]:
+        """The patterns, cell by cell."""
+        assert self.positions is not None, "cells need positions"
+        sizes = np.diff(self._edges()).tolist()
+        return np.concatenate(_bisected(np.arange(self.count), self.positions, sizes))
+
     def owner(self, world: int) -> NDArray[np.int64]:
         """Return the rank of each pattern (pattern,)."""
+        if world in self.owners:
+            return self.owners[world]
         if world not in self._owners:
             owner = np.empty(self.count, dtype=np.int64)
             rank_of_stratum = np.empty(self.strata, dtype=np.int64)
@@ -200,7 +224,8 @@ class BatchSampler(Sampler):
             elif self.kind == "interleaved":
                 owner = np.arange(self.count) % self.strata % world
             else:
-                owner = np.repeat(rank_of_stratum, np.diff(self._edges()))
+                patterns = self._in_cells if self.kind == "cells" else slice(None)
+                owner[patterns] = np.repeat(rank_of_stratum, np.diff(self._edges()))
             self._owners[world] = owner
         return self._owners[world]
 
@@ -216,7 +241,17 @@ class BatchSampler(Sampler):
 def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:
     """Return the order of all patterns of a scan, or of its plan, with these settings on `world` engines."""
     kind = settings.batch_sampling if scan.acquisition is None else "interleaved"
-    return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions)
+    layout = layout_of(scan, settings, world)
+    owners = {} if layout is None else {world: layout.owner}
+    return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions, owners)
+
+
+def layout_of(scan: Scan, settings: Settings, world: int) -> TileLayout | None:
+    """Return the tiles of the object on `world` engines; None if each has the whole object."""
+    if settings.object.layout == "whole" or world == 1:
+        return None
+    frame, window = object_frame(scan, settings), model_window(scan, settings)
+    return tile_layout(window_positions(scan, settings), window, frame.shape, settings.margin, world)
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

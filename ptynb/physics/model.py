@@ -157,13 +157,15 @@ class Model(nn.Module):
         loss: Loss,
         mask: Tensor | None = None,
         slab: Slab | None = None,
+        origin: tuple[int, int] = (0, 0),
     ) -> None:
         """positions: top-left corners of the probe windows (pattern, yx) in the object array, float64, on the CPU.
 
         mask: (y, x), 1 at valid pixels, 0 elsewhere, in the pixel order of `Batch`, on the device; None: all are valid.
+        origin: first pixel (y, x) of the object array in the whole object, if it is a tile.
         """
         super().__init__()
-        self.object, self.probe = object, probe
+        self.object, self.probe, self.origin = object, probe, origin
         others = [*components, *([] if slab is None else [slab.slices, slab.tilt])]
         self._others = nn.ModuleList(others)
         self.components: dict[str, ModelComponent] = {}
@@ -367,9 +369,9 @@ class Model(nn.Module):
         return positions
 
     def all_positions(self) -> Tensor:
-        """Return the current positions of all patterns (pattern, yx), float64, on the CPU."""
+        """Return the current positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
         with torch.no_grad():
-            return self.positions_of(self.all_patterns()).double().cpu()
+            return self.positions_of(self.all_patterns()).double().cpu() + torch.tensor(self.origin)
 
     @torch.no_grad()
     def place(self, patterns: Tensor, positions: Tensor) -> None:
@@ -419,7 +421,9 @@ class Model(nn.Module):
 
         If positions are optimised, also the initial ones as "positions/start" (pattern, yx).
         """
-        arrays = {"positions/start": self.initial_positions.double()} if self._active("shift_positions") else {}
+        arrays = dict[str, Tensor]()
+        if self._active("shift_positions"):
+            arrays["positions/start"] = self.initial_positions.double().cpu() + torch.tensor(self.origin)
         for name, component in self.components.items():
             if component.active:
                 arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import singledispatch
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,32 +35,46 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
     return linear - linear.detach() + value
 
 
+class OwnPart(NamedTuple):
+    """The pixels of an object array that are an engine's own. shape: (y, x) of the whole object."""
+
+    rows: slice
+    columns: slice
+    shape: tuple[int, int]
+
+    def mean(self, values: Tensor, less: int = 0) -> Tensor:
+        """Return this engine's share of the mean over the whole object, whose sides have `less` values fewer."""
+        number = values[..., 0, 0].numel() * (self.shape[0] - less) * (self.shape[1] - less)
+        return values[..., self.rows, self.columns].sum() / number
+
+
 @singledispatch
-def object_term(term: object, values: Tensor) -> Tensor:
+def object_term(term: object, values: Tensor, own: OwnPart) -> Tensor:
     """Return a term of the settings for the object (state, slice, y, x), complex; 0 for terms of other kinds."""
     return values.real.new_zeros(())
 
 
 @object_term.register
-def _(term: settings.Sparsity, values: Tensor) -> Tensor:
+def _(term: settings.Sparsity, values: Tensor, own: OwnPart) -> Tensor:
     """Return ⟨|arg O|^p⟩."""
-    return values.angle().abs().pow(term.power).mean()
+    return own.mean(values.angle().abs().pow(term.power))
 
 
 @object_term.register
-def _(term: settings.TotalVariation, values: Tensor) -> Tensor:
+def _(term: settings.TotalVariation, values: Tensor, own: OwnPart) -> Tensor:
     """Return ⟨√(|∂_y O|² + |∂_x O|²)⟩. Rudin, Osher and Fatemi, Physica D 60, 259 (1992)."""
     y = values[..., 1:, :-1] - values[..., :-1, :-1]
     x = values[..., :-1, 1:] - values[..., :-1, :-1]
-    return (y.abs().square() + x.abs().square() + 1e-12).sqrt().mean()
+    return own.mean((y.abs().square() + x.abs().square() + 1e-12).sqrt(), less=1)
 
 
 @object_term.register
-def _(term: settings.Similarity, values: Tensor) -> Tensor:
+def _(term: settings.Similarity, values: Tensor, own: OwnPart) -> Tensor:
     """Return ⟨|O_s - Ō|²⟩ with the mean Ō of the states."""
-    return (values - values.mean(0, keepdim=True)).abs().square().mean()
+    return own.mean((values - values.mean(0, keepdim=True)).abs().square())
 
 
-def object_terms(terms: Iterable[settings.Term], values: Tensor) -> Tensor:
-    """Return Σ weight x term for the object (state, slice, y, x), a scalar."""
-    return sum((term.weight * object_term(term, values) for term in terms), values.real.new_zeros(()))
+def object_terms(terms: Iterable[settings.Term], values: Tensor, own: OwnPart | None = None) -> Tensor:
+    """Return Σ weight x term for the object (state, slice, y, x), a scalar; own: of a tile, this engine's share."""
+    part = OwnPart(slice(None), slice(None), (values.shape[-2], values.shape[-1])) if own is None else own
+    return sum((term.weight * object_term(term, values, part) for term in terms), values.real.new_zeros(()))

@@ -43,6 +43,10 @@ class Object(Part):
         title="Parameters",
         description="Parameters that are optimised: real and imaginary part, or amplitude and phase",
     )
+    layout: Literal["whole", "tiles"] = Field(
+        default="whole",
+        description="What each engine holds of the object: all of it, or the tile that the windows of its patterns cover",
+    )
     amplitude_learning_rate: Rate | None = Field(
         default=None,
         description="Learning rate of the amplitude, if amplitude and phase are optimised; none: that of the phase, 0: "

@@ -262,11 +262,11 @@ class Settings(SettingsModel):
         description="Parts in which a batch is computed [parts], with summed gradients: less memory, same update",
         json_schema_extra=BATCHES,
     )
-    batch_sampling: Literal["spread", "random", "compact", "interleaved"] = Field(
+    batch_sampling: Literal["spread", "cells", "random", "compact", "interleaved"] = Field(
         default="spread",
         title="Patterns of a batch",
-        description="Patterns of a batch: evenly spread over the scan, random, neighbours, or one of each every n-th "
-        "pattern, as in a live scan",
+        description="Patterns of a batch: evenly spread over the scan in its order, or over its area (one of each of "
+        "as many cells), random, neighbours, or one of each every n-th pattern, as in a live scan",
         json_schema_extra=BATCHES,
     )
     pattern_storage: Literal["auto", "device", "host", "disk"] = Field(

@@ -1,0 +1,202 @@
+"""An object in tiles: each engine holds the part of it that the windows of its own patterns cover.
+
+The object's rectangle is cut recursively, each time across its longer side, so that each engine has the same number of
+patterns (to one): engine n *owns* a rectangle of pixels and the patterns whose windows have their centre there. It
+*holds* what those windows reach beyond that, with the margin by which positions may move: the halo, which other engines
+hold, too.
+
+An update is exact. Gradients of a pixel are summed over the engines that hold it, always in the order of their ranks,
+so that all of them make the same step with the same moments, to the bit; no engine waits for another one's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ptynb.distributed.group import Group
+from ptynb.physics.regularizers import OwnPart
+
+
+class Rectangle(NamedTuple):
+    """Pixels [top, bottom) x [left, right) of the whole object."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Size (y, x)."""
+        return max(0, self.bottom - self.top), max(0, self.right - self.left)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no pixel."""
+        return 0 in self.shape
+
+    def common(self, other: Rectangle) -> Rectangle:
+        """Return the pixels that are in both."""
+        top, left = max(self.top, other.top), max(self.left, other.left)
+        return Rectangle(top, min(self.bottom, other.bottom), left, min(self.right, other.right))
+
+    def around(self, other: Rectangle) -> Rectangle:
+        """Return the smallest rectangle that contains both."""
+        top, left = min(self.top, other.top), min(self.left, other.left)
+        return Rectangle(top, max(self.bottom, other.bottom), left, max(self.right, other.right))
+
+    def inside(self, holder: Rectangle) -> tuple[slice, slice]:
+        """Return the slices (y, x) of these pixels in the array of a rectangle that contains them."""
+        return (
+            slice(self.top - holder.top, self.bottom - holder.top),
+            slice(self.left - holder.left, self.right - holder.left),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TileLayout:
+    """The tiles of all engines.
+
+    owner: rank of each pattern (pattern,). owned: disjoint, together the whole object. held: what an engine has in
+    memory, its own pixels among them.
+    """
+
+    owner: NDArray[np.int64]
+    owned: tuple[Rectangle, ...]
+    held: tuple[Rectangle, ...]
+
+
+def tile_layout(
+    window_positions: NDArray[np.float64], window: tuple[int, int], shape: tuple[int, int], margin: int, world: int
+) -> TileLayout:
+    """Return the tiles of `world` engines.
+
+    window_positions: top-left corners (pattern, yx) of the windows [pixels of the whole object]. margin: by which
+    windows may move [pixels].
+    """
+    owner = np.empty(len(window_positions), dtype=np.int64)
+    owned = list[Rectangle]()
+    centres = window_positions + np.array(window) / 2
+
+    def cut(patterns: NDArray[np.int64], area: Rectangle, engines: int) -> None:
+        if engines == 1:
+            owner[patterns] = len(owned)
+            owned.append(area)
+            return
+        along = int(np.argmax(area.shape))
+        ordered = patterns[np.argsort(centres[patterns, along], kind="stable")]
+        half = engines // 2
+        first = len(ordered) * half // engines
+        low, high = area[2 * along], area[2 * along + 1]
+        edge = round(float(centres[ordered[max(0, first - 1) : first + 1], along].mean())) if len(ordered) else low
+        edge = min(max(edge, low), high)
+        bounds = [*area]
+        bounds[2 * along + 1] = edge
+        cut(ordered[:first], Rectangle(*bounds), half)
+        bounds = [*area]
+        bounds[2 * along] = edge
+        cut(ordered[first:], Rectangle(*bounds), engines - half)
+
+    whole = Rectangle(0, shape[0], 0, shape[1])
+    cut(np.arange(len(window_positions)), whole, world)
+    # One more pixel than windows reach: positions are rounded, and differences to neighbours belong to a pixel.
+    origins = np.rint(window_positions).astype(np.int64)
+    held = list[Rectangle]()
+    for rank, area in enumerate(owned):
+        own = origins[owner == rank]
+        reach = area if area.empty else Rectangle(area.top - 1, area.bottom + 1, area.left - 1, area.right + 1)
+        if len(own):
+            (top, left), (bottom, right) = own.min(0) - margin - 1, own.max(0) + np.array(window) + margin + 1
+            reach = reach.around(Rectangle(int(top), int(bottom), int(left), int(right)))
+        held.append(reach.common(whole))
+    return TileLayout(owner, tuple(owned), tuple(held))
+
+
+@final
+class ObjectTile:
+    """This engine's part of the object, and the exchange of its halo with the engines that hold the same pixels."""
+
+    def __init__(self, layout: TileLayout, group: Group) -> None:
+        self.layout, self._group = layout, group
+        self.held, self.owned = layout.held[group.rank], layout.owned[group.rank]
+        self.sent_bytes = 0
+        """Size of all messages so far."""
+
+    @cached_property
+    def overlaps(self) -> dict[int, Rectangle]:
+        """What other engines hold of the pixels of this one, by rank; those without any are left out."""
+        found = {rank: self.held.common(other) for rank, other in enumerate(self.layout.held)}
+        return {rank: area for rank, area in found.items() if rank != self._group.rank and not area.empty}
+
+    def sum(self, *arrays: Tensor) -> None:
+        """Sum arrays (…, y, x, part) of the tile over the engines that hold a pixel, in place and in order of rank."""
+        received = self._exchanged(arrays)
+        below = [rank for rank in received if rank < self._group.rank]
+        # Sums of lower ranks first, so that each engine adds the same numbers in the same order.
+        for later, rank in enumerate(below):
+            for earlier in below[:later]:
+                both = self.overlaps[earlier].common(self.overlaps[rank])
+                if both.empty:
+                    continue
+                source, target = both.inside(self.overlaps[earlier]), both.inside(self.overlaps[rank])
+                for one, other in zip(received[earlier], received[rank], strict=True):
+                    other[_at(target)] += one[_at(source)]
+                    one[_at(source)] = 0
+        for rank, values in received.items():
+            place = _at(self.overlaps[rank].inside(self.held))
+            for array, one in zip(arrays, values, strict=True):
+                array[place] += one
+
+    def refresh(self, *arrays: Tensor) -> None:
+        """Replace the halo of arrays (…, y, x, part) by the values of its owners."""
+        for rank, values in self._exchanged(arrays).items():
+            theirs = self.overlaps[rank].common(self.layout.owned[rank])
+            if theirs.empty:
+                continue
+            for array, one in zip(arrays, values, strict=True):
+                array[_at(theirs.inside(self.held))] = one[_at(theirs.inside(self.overlaps[rank]))]
+
+    def equal(self, *arrays: Tensor) -> bool:
+        """Return whether all engines have bitwise equal values in the pixels that they share; on all engines."""
+        received = self._exchanged(arrays)
+        same = all(
+            torch.equal(array[_at(self.overlaps[rank].inside(self.held))], one)
+            for rank, values in received.items()
+            for array, one in zip(arrays, values, strict=True)
+        )
+        return int(self._group.sum(torch.tensor([int(same)]))) == self._group.world
+
+    @cached_property
+    def owned_part(self) -> OwnPart:
+        """The pixels of the tile's array that this engine owns, and the size of the whole object."""
+        areas = self.layout.owned
+        bottom, right = max(area.bottom for area in areas), max(area.right for area in areas)
+        return OwnPart(*self.owned.inside(self.held), (bottom, right))
+
+    def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
+        """Return copies of the pixels of other engines, by rank, ascending."""
+        sent, received = dict[int, Tensor](), dict[int, Tensor]()
+        places = {rank: _at(area.inside(self.held)) for rank, area in self.overlaps.items()}
+        for rank, place in places.items():
+            sent[rank] = torch.cat([array[place].reshape(-1) for array in arrays])
+            received[rank] = torch.empty_like(sent[rank])
+            self.sent_bytes += sent[rank].nbytes
+        self._group.exchange(sent, received)
+        answers = dict[int, list[Tensor]]()
+        for rank, place in places.items():
+            shapes = [array[place].shape for array in arrays]
+            pieces = received[rank].split([shape.numel() for shape in shapes])
+            answers[rank] = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        return answers
+
+
+def _at(place: tuple[slice, slice]) -> tuple[object, ...]:
+    """Return the index of these rows and columns of an array (…, y, x, part)."""
+    return (..., *place, slice(None))
