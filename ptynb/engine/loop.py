@@ -240,10 +240,9 @@ class Loop:
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
-        origin, object = (0, 0), self.group.broadcast(object.contiguous().to(self.group.device))
+        object = self.group.broadcast(object.contiguous().to(self.group.device))
         if self.tile is not None:
             held = self.tile.held
-            origin = held.top, held.left
             object = object[..., held.top : held.bottom, held.left : held.right].contiguous()
         model = make_model(
             scan,
@@ -255,7 +254,7 @@ class Loop:
             mask=None if mask is None else mask.to(self.group.device),
             descan=descan,
             extensions=components,
-            origin=origin,
+            part=None if self.tile is None else self.tile.own,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
         tiles = set() if self.tile is None else {*model.object.parameters()}
@@ -300,6 +299,10 @@ class Loop:
                     constraint.impose(self.model)
                 else:
                     impose(constraint, self.model)
+                    if (
+                        self.tile is not None
+                    ):  # also where pixels are independent: vectors and their rest round differently
+                        self.tile.refresh(*self.model.object.parameters())
 
     @property
     def scheduled(self) -> int:

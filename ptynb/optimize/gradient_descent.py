@@ -224,8 +224,7 @@ class Gradient(BatchAlgorithm[_Sums]):
         They are equal on all engines, if all have the whole object; of a tile they are those of its own pixels.
         """
         problem, model = self.problem, self.problem.model
-        area = None if problem.tile is None else problem.tile.owned_part
-        value = object_terms(problem.settings.regularizers, model.object.values, area)
+        value = object_terms(problem.settings.regularizers, model.object.values, model.part)
         moving = [parameter for parameter in model.object.parameters() if parameter.requires_grad]
         if value.requires_grad:
             for parameter, gradient in zip(

@@ -100,7 +100,7 @@ class Exchange:
             of_object.append(id(parameter) in self._object)
         under_way, packed = list[Callable[[], None]](), list(zip(gradients, of_object, strict=True))
         if self._tile is not None:
-            self._tile.sum(*(_in_parts(gradient, self._parts) for gradient, of in packed if of))
+            self._tile.sum(*(gradient for gradient, of in packed if of))
             packed = [(gradient, of) for gradient, of in packed if not of]
         elif self.region is None:  # a whole object needs no copy
             under_way = [self._group.start_sum(gradient) for gradient, of in packed if of]
@@ -120,7 +120,7 @@ class Exchange:
     def sum(self, illumination: Tensor) -> Tensor:
         """Return a real plane (y, x) of the object, 0 outside the region, summed over engines."""
         if self._tile is not None:
-            self._tile.sum(illumination[..., None])
+            self._tile.sum(illumination[None, None])
             return illumination
         if self.region is None:
             self.sent_bytes += illumination.nbytes
@@ -156,8 +156,3 @@ def sizes(region: Region | None, tensors: list[Tensor], of_object: list[bool]) -
         region.numbers(tensor) if of and region is not None else tensor.numel()
         for tensor, of in zip(tensors, of_object, strict=True)
     ]
-
-
-def _in_parts(gradient: Tensor, parts: int) -> Tensor:
-    """Return a view (…, y, x, part) of a gradient."""
-    return gradient if parts > 1 else gradient[..., None]

@@ -74,12 +74,18 @@ class TileLayout:
 
 
 def tile_layout(
-    window_positions: NDArray[np.float64], window: tuple[int, int], shape: tuple[int, int], margin: int, world: int
+    window_positions: NDArray[np.float64],
+    window: tuple[int, int],
+    shape: tuple[int, int],
+    world: int,
+    *,
+    margin: int,
+    reach: int = 1,
 ) -> TileLayout:
     """Return the tiles of `world` engines.
 
     window_positions: top-left corners (pattern, yx) of the windows [pixels of the whole object]. margin: by which
-    windows may move [pixels].
+    windows may move [pixels]. reach: distance of other pixels on which a pixel depends in regularizers and constraints.
     """
     owner = np.empty(len(window_positions), dtype=np.int64)
     owned = list[Rectangle]()
@@ -106,16 +112,18 @@ def tile_layout(
 
     whole = Rectangle(0, shape[0], 0, shape[1])
     cut(np.arange(len(window_positions)), whole, world)
-    # One more pixel than windows reach: positions are rounded, and differences to neighbours belong to a pixel.
+    # One more pixel than windows reach, since positions are rounded.
     origins = np.rint(window_positions).astype(np.int64)
     held = list[Rectangle]()
     for rank, area in enumerate(owned):
         own = origins[owner == rank]
-        reach = area if area.empty else Rectangle(area.top - 1, area.bottom + 1, area.left - 1, area.right + 1)
+        near = area
+        if not area.empty:
+            near = Rectangle(area.top - reach, area.bottom + reach, area.left - reach, area.right + reach)
         if len(own):
             (top, left), (bottom, right) = own.min(0) - margin - 1, own.max(0) + np.array(window) + margin + 1
-            reach = reach.around(Rectangle(int(top), int(bottom), int(left), int(right)))
-        held.append(reach.common(whole))
+            near = near.around(Rectangle(int(top), int(bottom), int(left), int(right)))
+        held.append(near.common(whole))
     return TileLayout(owner, tuple(owned), tuple(held))
 
 
@@ -136,7 +144,7 @@ class ObjectTile:
         return {rank: area for rank, area in found.items() if rank != self._group.rank and not area.empty}
 
     def sum(self, *arrays: Tensor) -> None:
-        """Sum arrays (…, y, x, part) of the tile over the engines that hold a pixel, in place and in order of rank."""
+        """Sum arrays (state, slice, y, x, …) of the tile over the engines that hold a pixel, in place and in order of rank."""
         received = self._exchanged(arrays)
         below = [rank for rank in received if rank < self._group.rank]
         # Sums of lower ranks first, so that each engine adds the same numbers in the same order.
@@ -155,7 +163,7 @@ class ObjectTile:
                 array[place] += one
 
     def refresh(self, *arrays: Tensor) -> None:
-        """Replace the halo of arrays (…, y, x, part) by the values of its owners."""
+        """Replace the halo of arrays (state, slice, y, x, …) by the values of its owners."""
         for rank, values in self._exchanged(arrays).items():
             theirs = self.overlaps[rank].common(self.layout.owned[rank])
             if theirs.empty:
@@ -174,11 +182,12 @@ class ObjectTile:
         return int(self._group.sum(torch.tensor([int(same)]))) == self._group.world
 
     @cached_property
-    def owned_part(self) -> OwnPart:
+    def own(self) -> OwnPart:
         """The pixels of the tile's array that this engine owns, and the size of the whole object."""
         areas = self.layout.owned
         bottom, right = max(area.bottom for area in areas), max(area.right for area in areas)
-        return OwnPart(*self.owned.inside(self.held), (bottom, right))
+        origin = self.held.top, self.held.left
+        return OwnPart(*self.owned.inside(self.held), (bottom, right), origin, self._group.sum)
 
     def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
         """Return copies of the pixels of other engines, by rank, ascending."""
@@ -197,6 +206,6 @@ class ObjectTile:
         return answers
 
 
-def _at(place: tuple[slice, slice]) -> tuple[object, ...]:
-    """Return the index of these rows and columns of an array (…, y, x, part)."""
-    return (..., *place, slice(None))
+def _at(place: tuple[slice, slice]) -> tuple[slice, ...]:
+    """Return the index of these rows and columns of an array (state, slice, y, x, …)."""
+    return slice(None), slice(None), *place

@@ -251,7 +251,9 @@ def layout_of(scan: Scan, settings: Settings, world: int) -> TileLayout | None:
     if settings.object.layout == "whole" or world == 1:
         return None
     frame, window = object_frame(scan, settings), model_window(scan, settings)
-    return tile_layout(window_positions(scan, settings), window, frame.shape, settings.margin, world)
+    reach = max([1, *(one.reach or 0 for one in settings.constraints)])
+    positions = window_positions(scan, settings)
+    return tile_layout(positions, window, frame.shape, world, margin=settings.margin, reach=reach)
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

@@ -22,6 +22,7 @@ from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import Positions, Tilt
 from ptynb.physics.components.component import ModelComponent, copied_to
 from ptynb.physics.model import Model
+from ptynb.physics.regularizers import OwnPart
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.settings import constraints as settings
 
@@ -133,7 +134,7 @@ def _gaussian_matrix(side: int, sigma: float, dtype: torch.dtype, device: torch.
     return copied_to(matrix, device)
 
 
-def total_variation_step(field: Tensor, amount: float, iterations: int = 20) -> Tensor:
+def total_variation_step(field: Tensor, amount: float, iterations: int = settings.TV_STEPS) -> Tensor:
     """Return argmin_u ½ Σ|u - f|² + amount Σ|∇u| of fields (…, y, x), by projected gradient steps of the dual problem.
 
     Chambolle, J. Math. Imaging Vis. 20, 89 (2004), with step 1/8; real and imaginary part share one gradient norm.
@@ -200,18 +201,25 @@ def rolled(values: Tensor, shift: Tensor, axis: int) -> Tensor:
     return values.index_select(axis, places.remainder(values.shape[axis]))
 
 
-def ramp_of(field: Tensor, weight: Tensor) -> Tensor:
-    """Return the phase ramp (yx) [rad/pixel] of a field (y, x): its mean phase step, weighted by `weight` (y, x)."""
-    steps = (
-        (field[1:].conj() * field[:-1] * weight[1:]).sum().conj(),
-        (field[:, 1:].conj() * field[:, :-1] * weight[:, 1:]).sum().conj(),
+def ramp_of(field: Tensor, weight: Tensor, part: OwnPart) -> Tensor:
+    """Return the phase ramp (yx) [rad/pixel] of a field (y, x): its mean phase step, weighted by `weight` (y, x).
+
+    part: the pixels of the field that are this engine's own; a step belongs to the second of its pixels.
+    """
+    down, across = torch.zeros_like(field), torch.zeros_like(field)
+    down[1:] = field[1:] * field[:-1].conj() * weight[1:]
+    across[:, 1:] = field[:, 1:] * field[:, :-1].conj() * weight[:, 1:]
+    steps = part.total(torch.view_as_real(torch.stack([part.of(down).sum(), part.of(across).sum()])).contiguous())
+    return torch.view_as_complex(steps).angle()
+
+
+def plane_wave(shape: tuple[int, ...], slope: Tensor, part: OwnPart | None = None) -> Tensor:
+    """Return exp(i slope·r) (y, x), with r relative to the middle pixel n // 2; part: of an array in the whole field."""
+    origin, whole = ((0, 0), shape[-2:]) if part is None else (part.origin, part.shape)
+    y, x = (
+        torch.arange(first, first + side, device=slope.device, dtype=slope.dtype) - length // 2
+        for first, side, length in zip(origin, shape[-2:], whole, strict=True)
     )
-    return torch.stack([step.angle() for step in steps])
-
-
-def plane_wave(shape: tuple[int, ...], slope: Tensor) -> Tensor:
-    """Return exp(i slope·r) (y, x), with r relative to the middle pixel n // 2."""
-    y, x = (torch.arange(side, device=slope.device, dtype=slope.dtype) - side // 2 for side in shape[-2:])
     phase = slope[0] * y[:, None] + slope[1] * x[None, :]
     return torch.polar(torch.ones_like(phase), phase)
 
@@ -380,7 +388,7 @@ def _(constraint: settings.ObjectSupport, model: Model) -> None:
 def _(constraint: settings.RecenterDepth, model: Model) -> None:
     """Centre Σ|O - 1|² in depth; slices shifted in at an end are vacuum."""
     object = model.object.values
-    contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
+    contrast = model.part.total((model.part.of(object) - 1).abs().square().sum((0, 2, 3)).double())
     index = torch.arange(len(contrast), device=contrast.device, dtype=contrast.dtype)
     distance = (len(contrast) - 1) / 2 - (contrast * index).sum() / contrast.sum()
     if object.device.type != "cpu":  # the shift stays on the device: to know it, the host would wait
@@ -409,8 +417,8 @@ def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
     object, probe = model.object.values, model.probe.values
     product = product_of_slices(object[0])
     lit = _inside_windows(model, [side // 4 for side in model.window])
-    slope = ramp_of(product, lit.to(product.real))
-    model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))
+    slope = ramp_of(product, lit.to(product.real), model.part)
+    model.object.set(object * plane_wave(object.shape, -slope / object.shape[1], model.part))
     model.probe.set(probe * plane_wave(probe.shape, slope))
 
 
@@ -464,20 +472,24 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
 def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
     shape = model.object.values.shape[-2:]
-    origins = model.window_origins_and_shifts(model.admitted_patterns())[0]
-    origins = torch.stack([one + rim for one, rim in zip(origins.unbind(1), rims, strict=True)], 1)
-    return covered((shape[0], shape[1]), origins, (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1]))
+    window = model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1]
+    origins = model.window_origins(model.admitted_patterns())
+    firsts = [one + rim for one, rim in zip(origins.unbind(1), rims, strict=True)]
+    return covered((shape[0], shape[1]), torch.stack(firsts, 1), window)
 
 
 def covered(shape: tuple[int, int], window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     """Return True in pixels of an array (y, x) of this shape that lie in some window at `window_origins` (window, yx).
 
     Each window is ±1 at its four corners. The sums along both axes count the windows at each pixel, in integers, so
-    that the order is without effect; the windows themselves would take 12 bytes a pixel on a GPU.
+    that the order is without effect; the windows themselves would take 12 bytes a pixel on a GPU. Windows may reach
+    beyond the array, as those of other engines do beyond a tile.
     """
-    width = shape[1] + 1
+    width, sides = shape[1] + 1, torch.tensor(shape, device=window_origins.device)
     count = torch.zeros((shape[0] + 1) * width, dtype=torch.int32, device=window_origins.device)
-    starts = window_origins[:, 0] * width + window_origins[:, 1]
-    for offset, sign in ((0, 1), (window[1], -1), (window[0] * width, -1), (window[0] * width + window[1], 1)):
-        count.index_add_(0, starts + offset, torch.full_like(starts, sign, dtype=torch.int32))
+    ends = (window_origins + torch.tensor(window, device=window_origins.device)).clamp(min=0)
+    firsts, ends = torch.minimum(window_origins.clamp(min=0), sides), torch.minimum(ends, sides)
+    for rows, columns, sign in ((firsts, firsts, 1), (firsts, ends, -1), (ends, firsts, -1), (ends, ends, 1)):
+        corners = rows[:, 0] * width + columns[:, 1]
+        count.index_add_(0, corners, torch.full_like(corners, sign, dtype=torch.int32))
     return count.view(-1, width).cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)[:-1, :-1] > 0

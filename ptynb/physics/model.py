@@ -34,7 +34,7 @@ from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss
 from ptynb.physics.operations import places_of, select_places
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
-from ptynb.physics.regularizers import mean_pattern
+from ptynb.physics.regularizers import OwnPart, mean_pattern
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.tilted_detector import tilted_far_field
 from ptynb.physics.torch_steps import intensity_of, shift_ramps
@@ -157,15 +157,16 @@ class Model(nn.Module):
         loss: Loss,
         mask: Tensor | None = None,
         slab: Slab | None = None,
-        origin: tuple[int, int] = (0, 0),
+        part: OwnPart | None = None,
     ) -> None:
         """positions: top-left corners of the probe windows (pattern, yx) in the object array, float64, on the CPU.
 
         mask: (y, x), 1 at valid pixels, 0 elsewhere, in the pixel order of `Batch`, on the device; None: all are valid.
-        origin: first pixel (y, x) of the object array in the whole object, if it is a tile.
+        part: the pixels of the object that are this engine's own, if it has a tile.
         """
         super().__init__()
-        self.object, self.probe, self.origin = object, probe, origin
+        self.object, self.probe = object, probe
+        self.part = OwnPart.whole(object.values) if part is None else part
         others = [*components, *([] if slab is None else [slab.slices, slab.tilt])]
         self._others = nn.ModuleList(others)
         self.components: dict[str, ModelComponent] = {}
@@ -191,6 +192,9 @@ class Model(nn.Module):
         """Indices (pattern,) of the patterns that are there, if not all are; on the device."""
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
         self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
+        first = -torch.tensor(self.part.origin)
+        last = first + torch.tensor(self.part.shape) - torch.tensor(self.window)
+        self._whole_limits = first.to(self.initial_positions), last.to(self.initial_positions)
         whole = torch.round(positions)
         self._window_origins = whole.to(device, torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
@@ -356,6 +360,12 @@ class Model(nn.Module):
         whole = positions.detach().round().clamp(*self._limits)
         return whole.to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
 
+    def window_origins(self, batch: Batch) -> Tensor:
+        """Return window origins (pattern, yx), int64, of any patterns, which may lie beyond a tile."""
+        if not self.movers:
+            return self._window_origins[batch.patterns]
+        return self.positions_of(batch).detach().round().clamp(*self._whole_limits).to(torch.int64)
+
     @property
     def movers(self) -> list[ModelComponent]:
         """Active components that shift positions."""
@@ -371,7 +381,7 @@ class Model(nn.Module):
     def all_positions(self) -> Tensor:
         """Return the current positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
         with torch.no_grad():
-            return self.positions_of(self.all_patterns()).double().cpu() + torch.tensor(self.origin)
+            return self.positions_of(self.all_patterns()).double().cpu() + torch.tensor(self.part.origin)
 
     @torch.no_grad()
     def place(self, patterns: Tensor, positions: Tensor) -> None:
@@ -423,7 +433,7 @@ class Model(nn.Module):
         """
         arrays = dict[str, Tensor]()
         if self._active("shift_positions"):
-            arrays["positions/start"] = self.initial_positions.double().cpu() + torch.tensor(self.origin)
+            arrays["positions/start"] = self.initial_positions.double().cpu() + torch.tensor(self.part.origin)
         for name, component in self.components.items():
             if component.active:
                 arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}

@@ -41,6 +41,7 @@ from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
+from ptynb.physics.regularizers import OwnPart
 from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.preparation.combination import smallest_gap
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
@@ -253,17 +254,17 @@ def make_model(
     mask: Tensor | None = None,
     descan: Tensor | None = None,
     extensions: Sequence[ModelComponent] = (),
-    origin: tuple[int, int] = (0, 0),
+    part: OwnPart | None = None,
 ) -> Model:
     """Return the model of this scan.
 
     object, probe: (state, slice, y, x) and (mode, y, x), complex, on the model's device. mean_count: mean count of a
     pixel. mask: (y, x) 0 or 1, on the device. descan: initial shifts of the patterns (pattern, yx) [detector pixels],
-    0 if missing. extensions: custom components, which follow the built-in ones in each step. origin: first pixel (y, x)
-    of `object` in the whole object, if it is a tile.
+    0 if missing. extensions: custom components, which follow the built-in ones in each step. part: the pixels of `object`
+    that are this engine's own, if it is a tile.
     """
     dtype, device = probe.real.dtype, probe.device
-    positions = torch.from_numpy(window_positions(scan, settings) - np.array(origin))
+    positions = torch.from_numpy(window_positions(scan, settings) - np.array((0, 0) if part is None else part.origin))
     of_pattern = None if scan.probe_of_pattern is None else torch.from_numpy(scan.probe_of_pattern).to(device)
     start = _Start(scan, settings, positions.to(device), probe, Probe(probe, of_pattern), mean_count, descan)
     built_in = {name: make(start).to(device) for name, (used, make) in BUILT_IN.items() if used(settings)}
@@ -284,7 +285,7 @@ def make_model(
         loss=loss,
         mask=mask,
         slab=_make_slab(scan, settings, dtype, device),
-        origin=origin,
+        part=part,
     )
 
 

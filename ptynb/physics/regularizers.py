@@ -5,9 +5,9 @@ Each is a mean over pixels, at least 0 and of order 1, so that its weight is rel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -36,16 +36,31 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
 
 
 class OwnPart(NamedTuple):
-    """The pixels of an object array that are an engine's own. shape: (y, x) of the whole object."""
+    """The pixels of an object array that are an engine's own, of an object of which others have other tiles.
+
+    shape: (y, x) of the whole object. origin: its pixel (y, x) that is the first of the array. total: collective call
+    that sums a tensor over all engines.
+    """
 
     rows: slice
     columns: slice
     shape: tuple[int, int]
+    origin: tuple[int, int] = (0, 0)
+    total: Callable[[Tensor], Tensor] = lambda tensor: tensor
+
+    @classmethod
+    def whole(cls, values: Tensor) -> Self:
+        """Return that of an engine that has the whole object (…, y, x)."""
+        return cls(slice(None), slice(None), (values.shape[-2], values.shape[-1]))
+
+    def of(self, values: Tensor) -> Tensor:
+        """Return the own pixels of an array (…, y, x)."""
+        return values[..., self.rows, self.columns]
 
     def mean(self, values: Tensor, less: int = 0) -> Tensor:
         """Return this engine's share of the mean over the whole object, whose sides have `less` values fewer."""
         number = values[..., 0, 0].numel() * (self.shape[0] - less) * (self.shape[1] - less)
-        return values[..., self.rows, self.columns].sum() / number
+        return self.of(values).sum() / number
 
 
 @singledispatch
@@ -76,5 +91,5 @@ def _(term: settings.Similarity, values: Tensor, own: OwnPart) -> Tensor:
 
 def object_terms(terms: Iterable[settings.Term], values: Tensor, own: OwnPart | None = None) -> Tensor:
     """Return Σ weight x term for the object (state, slice, y, x), a scalar; own: of a tile, this engine's share."""
-    part = OwnPart(slice(None), slice(None), (values.shape[-2], values.shape[-1])) if own is None else own
+    part = OwnPart.whole(values) if own is None else own
     return sum((term.weight * object_term(term, values, part) for term in terms), values.real.new_zeros(()))

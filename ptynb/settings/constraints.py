@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,6 +12,8 @@ from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_span
 
 Strength = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+TV_STEPS = 20
+"""Steps of the dual problem by which the total variation is reduced."""
 
 
 class Constraint(SettingsModel):
@@ -34,6 +37,11 @@ class Constraint(SettingsModel):
         title="Imposed after",
         description="Whether it is imposed at the end of these epochs, or after each of their updates",
     )
+
+    @property
+    def reach(self) -> int | None:
+        """Distance of pixels of the object on which one depends afterwards [object pixels]; None: it depends on all."""
+        return 0
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -96,6 +104,11 @@ class CentredProbe(Constraint):
 
     kind: Literal["centred_probe"] = "centred_probe"
 
+    @property
+    def reach(self) -> int | None:
+        """All pixels."""
+        return None
+
 
 # Of the object
 
@@ -105,6 +118,11 @@ class GaussianBlur(Constraint):
 
     kind: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: Length = Field(title="Standard deviation", description="Standard deviation [object pixels]")
+
+    @property
+    def reach(self) -> int | None:
+        """Six standard deviations."""
+        return math.ceil(6 * self.sigma)
 
 
 class DepthBlur(Constraint):
@@ -125,6 +143,11 @@ class LowPass(Constraint):
         default=0.0, ge=0, le=1, description="Width of the soft edge of the filter [fraction of the Nyquist frequency]"
     )
 
+    @property
+    def reach(self) -> int | None:
+        """All pixels."""
+        return None
+
 
 class MissingWedge(Constraint):
     """Remove frequencies along depth that cannot be measured: k_z above slope times k_xy."""
@@ -134,6 +157,11 @@ class MissingWedge(Constraint):
         default=1.0, description="Largest ratio of k_z to lateral frequency that is kept [1/(pixel/slice)]"
     )
 
+    @property
+    def reach(self) -> int | None:
+        """All pixels."""
+        return None
+
 
 class DCTThreshold(Constraint):
     """Set the small coefficients of the object's discrete cosine transform to 0."""
@@ -142,6 +170,11 @@ class DCTThreshold(Constraint):
     keep_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         title="Fraction kept", description="Fraction of the coefficients, the largest ones, that is kept"
     )
+
+    @property
+    def reach(self) -> int | None:
+        """All pixels."""
+        return None
 
 
 class PositivePhase(Constraint):
@@ -192,6 +225,11 @@ class Denoise(Constraint):
     )
     amount: Length = Field(description="Size of the step [1 = the transmission of vacuum]")
 
+    @property
+    def reach(self) -> int | None:
+        """Two pixels in each step of the dual problem, and one in the last difference."""
+        return 2 * TV_STEPS + 1 if self.norm == "tv" else 0
+
 
 class Smooth(Constraint):
     """Smooth the object by a step of diffusion."""
@@ -200,6 +238,11 @@ class Smooth(Constraint):
     strength: Strength = Field(
         default=0.1, description="Strength; at 1 each pixel is replaced by the mean of its four neighbours"
     )
+
+    @property
+    def reach(self) -> int | None:
+        """The next neighbours."""
+        return 1
 
 
 class ObjectSupport(Constraint):
@@ -230,6 +273,11 @@ class RemoveGridArtifacts(Constraint):
     period_y: Length = Field(title="Period along y", description="Step of the raster along y [object pixels]")
     period_x: Length = Field(title="Period along x", description="Step of the raster along x [object pixels]")
     width: Length = Field(default=1.5, description="Radius of each notch [samples of the object's spectrum]")
+
+    @property
+    def reach(self) -> int | None:
+        """All pixels."""
+        return None
 
 
 # Of positions and tilts
