@@ -138,7 +138,10 @@ class LeastSquares(BatchAlgorithm[_Sums]):
             self._momentum.begin_epoch()
         if update == 0 or self._illumination is None:
             model, order = self.problem.model, self.problem.order
-            self._set_illumination(illumination_of_all(model, planned=order.open))
+            illumination = illumination_of_all(model, planned=order.open)
+            if self.problem.tile is not None:  # its transforms round differently on each tile
+                self.problem.tile.refresh(illumination[None, None])
+            self._set_illumination(illumination)
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the last steps of object, probe and positions, where the epoch began, and its illumination."""
@@ -185,7 +188,7 @@ class LeastSquares(BatchAlgorithm[_Sums]):
 
     def _set_illumination(self, illumination: Tensor) -> None:
         """Set L, in the same memory every time, which recorded updates read."""
-        damped = illumination + DAMPING * illumination.max()
+        damped = illumination + DAMPING * self._largest(illumination)
         if self._illumination is None or self._damped is None:
             self._illumination, self._damped = illumination, damped
         else:
@@ -230,10 +233,11 @@ class LeastSquares(BatchAlgorithm[_Sums]):
     ) -> Tensor:
         """Make the step from the sums of all engines, and return the sum of this engine's losses."""
         problem, model, rates, moving = self.problem, self.problem.model, self._rates, self._moving()
-        messages = [sums.object, sums.illumination, sums.probes, sums.powers]
+        messages = [sums.probes, sums.powers]
         for name, values in self._values(sums, own, members, moving).items():
             messages += [values, sums.of_parts[name]]
-        of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
+        of_object, illumination, *others = self._over_engines((sums.object, sums.illumination), *messages)
+        of_probe, power, *others = others
 
         assert self._damped is not None
         object_step = of_object.div_(self._damped) if "object" in rates else torch.zeros_like(of_object)
@@ -297,6 +301,19 @@ class LeastSquares(BatchAlgorithm[_Sums]):
             return torch.zeros_like(object), torch.zeros_like(object.real), of_probes, powers
         return total([one.object for one in own]), total([one.illumination for one in own]), of_probes, powers
 
+    def _over_engines(self, of_object: Sequence[Tensor], *others: Tensor) -> list[Tensor]:
+        """Return the sums of these tensors over all engines: those of the object's pixels (slice, y, x), and others."""
+        tile, group = self.problem.tile, self.problem.group
+        if tile is None:
+            return [*over_engines(group, *of_object, *others)]
+        views = [torch.view_as_real(one) if one.is_complex() else one for one in of_object]
+        tile.sum(*(one[None] for one in views))
+        return [*of_object, *over_engines(group, *others)]
+
+    def _largest(self, values: Tensor) -> Tensor:
+        """Return the largest value in the whole object, a scalar."""
+        return self.problem.group.largest(values.max()) if self.problem.tile is not None else values.max()
+
     def _lengths(
         self,
         found: Sequence[Corrections | None],
@@ -318,9 +335,9 @@ class LeastSquares(BatchAlgorithm[_Sums]):
             weighted.append(one.weighted_illumination(lengths[:, 0]))
             of_probes.append(lengths[:, 1].sum())
         own = total(weighted) if weighted else torch.zeros_like(illumination)
-        of_object, sums = over_engines(self.problem.group, own, torch.stack(of_probes))
+        of_object, sums = self._over_engines((own,), torch.stack(of_probes))
         means = [one / max(len(of), 1) for one, of in zip(sums, self.parts(members), strict=True)]
-        least = 1e-6 * illumination.max()
+        least = 1e-6 * self._largest(illumination)
         return of_object.div_(illumination.clamp_(min=least)), torch.stack(means)
 
 
@@ -336,20 +353,26 @@ def illumination_of_all(model: Model, planned: bool = False) -> Tensor:
     planned: whether also of those that have not come yet: else the first steps where they come would be too long.
     A convolution of the numbers of patterns at each pixel with |P|², whose time does not depend on their number.
     """
-    shape = model.object.values.shape[-2:]
+    shape, rim = model.object.values.shape[-2:], model.window
     patterns = model.all_patterns() if planned else model.admitted_patterns()
-    origins, _ = model.window_origins_and_shifts(patterns)
-    places = origins[:, 0] * shape[1] + origins[:, 1]
+    origins = model.window_origins(patterns)
+    tile = (model.part.shape[0], model.part.shape[1]) != (*shape,)
+    if tile:  # of windows that begin before it, too
+        shape = torch.Size(side + before for side, before in zip(shape, rim, strict=True))
+        origins = origins + torch.tensor(rim, device=origins.device)
+    inside = ((origins >= 0) & (origins < torch.tensor(shape, device=origins.device))).all(1)
+    places = torch.where(inside, origins[:, 0] * shape[1] + origins[:, 1], 0)
     probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
     of_pattern = model.probe.of_pattern
     of_pattern = None if of_pattern is None else of_pattern[patterns.patterns]
     illumination = probes.new_zeros(shape)
     for number, probe in enumerate(probes):
-        own = torch.ones_like(places) if of_pattern is None else (of_pattern == number).to(places)
+        own = inside.to(places) if of_pattern is None else (inside & (of_pattern == number)).to(places)
         # Not by bincount, for which a GPU has to be waited for.
         count = places.new_zeros(shape[0] * shape[1]).index_add_(0, places, own).view(shape).to(probe.dtype)
         illumination += torch.fft.irfft2(torch.fft.rfft2(count) * torch.fft.rfft2(probe, s=shape), s=shape)
-    return illumination.clamp(min=0)
+    illumination = illumination.clamp(min=0)
+    return illumination[rim[0] :, rim[1] :].contiguous() if tile else illumination
 
 
 def step_lengths(products: Tensor) -> Tensor:
@@ -382,7 +405,11 @@ class _Momentum:
             if velocity is None:
                 velocity = change
             else:
-                together = (velocity * change).sum(dtype=torch.float64) > 0
+                product = velocity * change
+                if path.startswith("object/"):
+                    part = self._problem.model.part
+                    product = part.total(product[:, :, part.rows, part.columns].sum(dtype=torch.float64))
+                together = product.sum(dtype=torch.float64) > 0
                 velocity = torch.where(together, change + momentum * velocity, change)
             parameter.copy_(start + velocity)
             self._velocities[path] = velocity
