@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ptynb.cli.arguments import add_load_options, load_options_of
+from ptynb.data.source_address import SOURCES
 
-if TYPE_CHECKING:
-    from ptynb.acquisition.emulators.playback import Player, PositionPlayer, Recording
-
-SOURCES = ("stream2", "simplon", "swmr", "eiger", "pva")
-POSITIONS = ("planned", "panda", "json", "file")
+EMULATORS = {name: kind for kind in SOURCES.values() for name in kind.emulators}
+PATTERNS, POSITIONS = (
+    [one for one, kind in EMULATORS.items() if kind.role == role] for role in ("source", "positions")
+)
+FILES = [*SOURCES["file"].emulators]
 FAULTS = {
     "drop": (float, "FRACTION", "fraction of the patterns that are not sent"),
     "duplicate": (float, "FRACTION", "fraction that is sent again"),
@@ -35,19 +36,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     emulate.add_argument("scan", type=Path, metavar="SCAN", help="file with a scan")
     emulate.add_argument("--rate", type=float, default=100.0, metavar="HZ", help="patterns per second; 0: no limit")
     emulate.add_argument(
-        "--as", dest="source", choices=SOURCES, default="stream2", help="what sends them (default stream2)"
+        "--as", dest="source", choices=PATTERNS, default="stream2", help="what sends them (default stream2)"
     )
     emulate.add_argument(
         "--send-positions",
-        choices=POSITIONS,
+        choices=["planned", *POSITIONS, "file"],
         default="planned",
-        help="what sends positions: nothing, a PandA, JSON by ZeroMQ, or the file itself (default: nothing)",
+        help="what sends positions: nothing (planned, the default), another source, or the file itself",
     )
     emulate.add_argument(
         "--host", default="127.0.0.1", help="address of this machine to listen on (default: this machine only)"
     )
     emulate.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
-    emulate.add_argument("--file", type=Path, default=Path("emulated.h5"), help="file to write (swmr, eiger)")
+    emulate.add_argument("--file", type=Path, default=Path("emulated.h5"), help=f"file to write ({', '.join(FILES)})")
     for name, (kind, place, description) in FAULTS.items():
         emulate.add_argument(f"--{name}", type=kind, metavar=place, help=description)
     emulate.add_argument("--endless", action="store_true", help="send no end, and stay")
@@ -68,7 +69,9 @@ def _emulate(chosen: argparse.Namespace) -> int:
             code="argument.conflict",
         )
     recording = Recording(load(chosen.scan, **load_options_of(chosen)))
-    player, positions = _player(chosen, recording, faults.late_positions), _positions(chosen, recording)
+    place = [chosen.file.absolute()] if chosen.source in FILES else [chosen.host, chosen.port]
+    player = _player(chosen.source, recording, *place)
+    positions = _player(chosen.send_positions, recording, chosen.host) if chosen.send_positions in POSITIONS else None
     where = {"planned": "", "file": ', positions="entry/positions/y,entry/positions/x"'}.get(chosen.send_positions)
     if positions is not None:
         where = f', positions="{positions.address}"'
@@ -77,25 +80,6 @@ def _emulate(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _player(chosen: argparse.Namespace, recording: Recording, late: float) -> Player:
-    # Inside: each needs a package of its own.
-    if chosen.source == "pva":
-        from ptynb.acquisition.emulators.pva_player import PvaPlayer
-
-        return PvaPlayer(recording, chosen.host, chosen.port)
-    if chosen.source in ("swmr", "eiger"):
-        from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
-
-        path = chosen.file.absolute()
-        return SwmrPlayer(recording, path, late=late) if chosen.source == "swmr" else EigerPlayer(recording, path)
-    from ptynb.acquisition.emulators.simplon_players import SimplonPlayer, Stream2Player
-
-    return (Stream2Player if chosen.source == "stream2" else SimplonPlayer)(recording, chosen.host, chosen.port)
-
-
-def _positions(chosen: argparse.Namespace, recording: Recording) -> PositionPlayer | None:
-    from ptynb.acquisition.emulators.position_players import JsonPlayer, PandaPlayer
-
-    if chosen.send_positions in ("planned", "file"):
-        return None
-    return (PandaPlayer if chosen.send_positions == "panda" else JsonPlayer)(recording, chosen.host)
+def _player(name: str, *given: Any) -> Any:
+    """Return a `Player` or `PositionPlayer`."""
+    return EMULATORS[name].loaded(EMULATORS[name].emulators[name])(*given)

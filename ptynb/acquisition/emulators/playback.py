@@ -115,9 +115,13 @@ class Recording:
 
 
 class Player(ABC):
-    """Sends a recording by one protocol. `address` is what `ptynb.listen` is given."""
+    """Sends a recording by one protocol. `address` is what `ptynb.listen` is given.
+
+    late_positions: time after which positions follow their patterns, of what sends both [s].
+    """
 
     address: str
+    late_positions: float = 0.0
 
     @abstractmethod
     def start(self) -> None:
@@ -164,7 +168,7 @@ class PositionPlayer(ABC):
 
 def play(player: Player, count: int, rate: float, faults: Faults, positions: PositionPlayer | None = None) -> None:
     """Send `count` patterns at `rate` [1/s], or as fast as they are taken (0), and their positions beside them."""
-    steps = order(count, faults)
+    steps, player.late_positions = order(count, faults), faults.late_positions
     follower, beside = None, ThreadPoolExecutor(1, "ptynb-positions")
     try:
         for number in range(faults.stray):
