@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ptynb.acquisition.emulators.faults import Faults
 from ptynb.cli.arguments import add_load_options, load_options_of
 from ptynb.data.source_address import SOURCES
 
@@ -14,20 +16,6 @@ PATTERNS, POSITIONS = (
     [one for one, kind in EMULATORS.items() if kind.role == role] for role in ("source", "positions")
 )
 FILES = [*SOURCES["file"].emulators]
-FAULTS = {
-    "drop": (float, "FRACTION", "fraction of the patterns that are not sent"),
-    "duplicate": (float, "FRACTION", "fraction that is sent again"),
-    "differ": (float, "FRACTION", "fraction that is sent again with other counts"),
-    "garbage": (float, "FRACTION", "fraction of patterns after which bytes without a meaning are sent"),
-    "shuffle": (int, "N", "how many places late patterns may be sent"),
-    "stall": (float, "SECONDS", "time in the middle without patterns"),
-    "abort": (float, "FRACTION", "fraction after which the series is ended"),
-    "kill": (float, "FRACTION", "fraction after which this process kills itself"),
-    "late-positions": (float, "SECONDS", "time after which positions follow their patterns"),
-    "stray": (int, "N", "patterns of a previous series that come first"),
-    "seed": (int, "N", "seed of the random choices"),
-}
-"""Options for `Faults`: type, placeholder, description."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,20 +37,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     emulate.add_argument("--port", type=int, default=0, metavar="N", help="port (default: a free one)")
     emulate.add_argument("--file", type=Path, default=Path("emulated.h5"), help=f"file to write ({', '.join(FILES)})")
-    for name, (kind, place, description) in FAULTS.items():
-        emulate.add_argument(f"--{name}", type=kind, metavar=place, help=description)
-    emulate.add_argument("--endless", action="store_true", help="send no end, and stay")
+    for one in fields(Faults):
+        emulate.add_argument(f"--{one.name.replace('_', '-')}", default=one.default, **one.metadata)
     add_load_options(emulate)
     emulate.set_defaults(run=_emulate)
 
 
 def _emulate(chosen: argparse.Namespace) -> int:
-    from ptynb.acquisition.emulators.playback import Faults, Recording, play
+    from ptynb.acquisition.emulators.playback import Recording, play
     from ptynb.exceptions import InvalidValueError
     from ptynb.io.load import load
 
-    given = {name.replace("-", "_"): getattr(chosen, name.replace("-", "_")) for name in FAULTS}
-    faults = Faults(endless=chosen.endless, **{name: value for name, value in given.items() if value is not None})
+    faults = Faults(**{one.name: getattr(chosen, one.name) for one in fields(Faults)})
     if chosen.send_positions == "file" and chosen.source != "swmr":
         raise InvalidValueError(
             f"--send-positions file needs a file that has them: --as swmr; it is {chosen.source}.",
