@@ -278,9 +278,9 @@ class LoadOptions(FileSection):
     @property
     def geometry_parts(self) -> dict[str, Any]:
         """What a whole geometry consists of, by the names of options; None for what is not given."""
-        # an angle equals the size of a pixel at a distance of one metre
-        turned = self.angular_pixel is not None
-        distance, pixel = (1.0, self.angular_pixel) if turned else (self.distance, self.detector_pixel)
+        distance, pixel = self.distance, self.detector_pixel
+        if self.angular_pixel is not None:
+            distance, pixel = 1.0, self.angular_pixel  # an angle equals the size of a pixel at a distance of one metre
         return {"energy": self.beam, "distance": distance, "detector_pixel": pixel}
 
     @property
