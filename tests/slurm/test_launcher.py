@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,6 +178,31 @@ def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(ru
     assert not run.launcher.failed()
     os.kill(int(fresh["pid"]), signal.SIGKILL)
     until(lambda: run.launcher.dead() == [0, 1, 2, 3], 5)
+
+
+def test_engines_begin_in_the_script_of_a_site_also_when_started_again_or_in_the_present_job(
+    runs: Callable[..., Run], job: str, tmp_path: Path
+) -> None:
+    template = tmp_path / "site.sh"
+    template.write_text(
+        "#!/bin/bash\n{header}\n#SBATCH --comment=site\nbeams=(6 7)\nexport BEAM=${beams[1]}\n{command}\n"
+    )
+    for present in ("", job):
+        run = runs(SlurmCluster(nodes=1, cpus_per_engine=1, engines_per_node=2, template=str(template)), present)
+        engines = run.start()
+        assert [engines[rank]["BEAM"] for rank in (0, 1)] == ["7", "7"]
+        os.kill(int(engines[1]["pid"]), signal.SIGKILL)
+        until(lambda run=run: run.launcher.dead() == [1], 5)
+        run.launcher.start([1])
+        until(lambda run=run: len(run.came()) == 3)
+        [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]
+        assert (fresh["BEAM"], fresh["PTYNB_LOCALID"]) == ("7", "1")
+        assert run.launcher.dead() == []
+        if not present:
+            assert "Comment=site" in slurm_commands.ask("scontrol", "show", "job", "--oneliner", run.launcher.job)
+        run.launcher.stop()
+        until(lambda run=run: not any(map(alive, run.came())))
+        shutil.rmtree(run.folder / "came")
 
 
 def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) -> None:

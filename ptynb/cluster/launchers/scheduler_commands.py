@@ -249,14 +249,19 @@ def script(options: ClusterSection, name: str, log: Path, lines: Sequence[str]) 
     scheduler = SCHEDULERS[options.kind]
     given = (*scheduler.header(options, name, log), *(options.extra or ()))
     header = "\n".join(scheduler.prefix + scheduler.option(one) for one in given)
-    text, command = template(options.template), "\n".join(lines)
+    command = "\n".join(lines)
     if options.kind != "htcondor":
-        return text.replace("{header}", header).replace("{command}", command)
-    # Its header is a description beside the script.
-    file = log.parent.with_name(f"{log.stem}.sh")
-    file.write_text(text.replace("{header}\n", "").replace("{command}", command))
-    file.chmod(0o700)
+        return template(options.template).replace("{header}", header).replace("{command}", command)
+    file = executable(options, log, command)  # its header is a description beside the script
     return f"{header}\nexecutable = {file}\nqueue\n"
+
+
+def executable(options: ClusterSection, log: Path, command: str) -> Path:
+    """Write the template as a program without the scheduler's options. log: as for `script`. Raises ClusterError."""
+    file = log.parent.with_name(f"{log.stem}.sh")
+    file.write_text(template(options.template).replace("{header}\n", "").replace("{command}", command))
+    file.chmod(0o700)
+    return file
 
 
 def engine_script(options: ClusterSection, name: str, folder: Path, rank: int, engine: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -126,11 +127,14 @@ class SlurmLauncher(Launcher):
         ]
 
     def _srun(self, log: Path, step: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a step of the running job from this process."""
+        """Start a step of the running job from this process, in the environment that the template sets up."""
         # Without the variables of the step that this notebook may run in, which srun would read as options.
         cleared = [f"--unset={name}" for name in os.environ if name not in scheduler_commands.clean(os.environ)]
         srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}"]
-        return begin(["env", *cleared, *srun, *step], self._name, log)
+        command = ["env", *cleared, *srun, *step]
+        if self._options.template:
+            command = [str(scheduler_commands.executable(self._options, log, f"exec {shlex.join(command)}"))]
+        return begin(command, self._name, log)
 
     def _start_again(self, rank: int) -> None:
         """Start one engine in a separate step, on the same node and GPU as before."""
