@@ -30,6 +30,11 @@ def folder_of(name: str) -> Path:
     return Path(jupyter_runtime_dir()) / name
 
 
+def engine_log(folder: Path, rank: int | str) -> Path:
+    """Return the path of an engine's output."""
+    return folder / "log" / f"engine-rank{rank}.log"
+
+
 def make_folder(name: str) -> Path:
     """Create the folder of a cluster, for this user only. Raises FileError if others can replace it."""
     return private_folder(folder_of(name), closed=True)

@@ -38,7 +38,8 @@ REFUSED = {
     "detector.oversampling": "the probe would get another window",
 }
 """Settings that cannot change, and the reasons."""
-BEGINNING = [name for name, (used, _) in BUILT_IN.items() if name in PART_OF_COMPONENT and not used(Settings())]
+DEFAULTS = Settings()
+BEGINNING = [name for name, (used, _) in BUILT_IN.items() if name in PART_OF_COMPONENT and not used(DEFAULTS)]
 """Components that a change of the settings adds, inactive until they are first updated."""
 POSITIONS_AND_SLAB = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 BESIDE_EXIT_WAVES = {

@@ -14,6 +14,7 @@ import psutil
 
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.private_folder import private_folder
 
 
@@ -92,13 +93,10 @@ class ProcessLauncher(Launcher):
     def _begin(
         self, rank: int, command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: int | None = None
     ) -> subprocess.Popen[bytes]:
-        process = begin(command, self._name, self._log(rank), environment, stdin)
+        process = begin(command, self._name, engine_log(self._folder, rank), environment, stdin)
         self._own.append(process)
         self._processes[rank] = psutil.Process(process.pid)
         return process
-
-    def _log(self, rank: int) -> Path:
-        return self._folder / "log" / f"engine-rank{rank}.log"
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over their processes."""

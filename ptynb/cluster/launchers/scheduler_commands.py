@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import has_control_characters
@@ -148,7 +149,7 @@ def _htcondor(options: ClusterSection, name: str, log: Path) -> list[str]:
 
 def _slurm(options: ClusterSection, name: str, log: Path) -> list[str]:
     return [
-        *(f"--job-name={name}", f"--output={pattern(log)}", "--open-mode=append", "--export=ALL"),
+        *(f"--job-name={name}", f"--output={literal_path(log)}", "--open-mode=append", "--export=ALL"),
         "--no-requeue",  # engines that Slurm restarts would find no controller
         "--no-kill",  # engines on other nodes continue when a node fails
         *(f"--nodes={options.nodes}", f"--ntasks-per-node={options.per_node}", f"--cpus-per-task={cores(options)}"),
@@ -160,9 +161,9 @@ def _slurm(options: ClusterSection, name: str, log: Path) -> list[str]:
     ]
 
 
-def pattern(log: Path) -> str:
-    """Return a path for --output of Slurm, in which % is special."""
-    return str(log).replace("%", "%%")
+def literal_path(path: Path) -> Path:
+    """Return a path that --output of Slurm, where % begins a pattern, reads as this one."""
+    return Path(str(path).replace("%", "%%"))
 
 
 def quoted(option: str) -> str:
@@ -319,11 +320,6 @@ def template(path: str | None) -> str:
             fields=("template",),
         )
     return text
-
-
-def engine_log(folder: Path, rank: int) -> Path:
-    """Path of the output of an engine."""
-    return folder / "log" / f"engine-rank{rank}.log"
 
 
 def end_mark(rank: int) -> str:

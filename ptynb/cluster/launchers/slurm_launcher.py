@@ -19,10 +19,11 @@ from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
-from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, pattern
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, literal_path
 from ptynb.cluster.launchers.slurm_commands import JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
@@ -103,9 +104,9 @@ class SlurmLauncher(Launcher):
         private_folder(self.log.parent)
         self._lost, self._later, self._read = set(), set(), self.log.stat().st_size if self.log.exists() else 0
         self._state, self._asked = None, 0.0
-        one, output = self._options, self.log.with_name("engine-rank")
+        one, output = self._options, engine_log(literal_path(self._folder), "%t")
         engines = [f"--nodes={one.nodes}", f"--ntasks={one.engines}", f"--ntasks-per-node={one.per_node}"]
-        step = self._step_of([*engines, "--distribution=block", f"--output={pattern(output)}%t.log"])
+        step = self._step_of([*engines, "--distribution=block", f"--output={output}"])
         if self._own_job:
             self.job = scheduler_commands.submit(
                 self.kind, slurm_commands.script(one, self._name, self.log, ["srun", *step])
@@ -154,8 +155,8 @@ class SlurmLauncher(Launcher):
             )
         if rank in self._again:
             _end([self._again.pop(rank)])
-        output = scheduler_commands.engine_log(self._folder, rank)
-        tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={pattern(output)}"]
+        output = engine_log(literal_path(self._folder), rank)
+        tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={output}"]
         for log in (self.log, self._step_log(rank)):  # for a process that takes over the cluster
             with log.open("a") as file:
                 file.write(f"ptynb: rank {rank} is started again\n")

@@ -24,6 +24,7 @@ from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, 
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import ProcessLauncher
 from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import counted, has_control_characters, quoted
@@ -310,7 +311,7 @@ class SshLauncher(ProcessLauncher):
         """Return why ssh could not start an engine."""
         for rank, process in self._started.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
-                said = self._log(rank).read_text(errors="replace")
+                said = engine_log(self._folder, rank).read_text(errors="replace")
                 return explain(self._homes[rank], self._remote, process.returncode, said)
         return ""
 
