@@ -30,6 +30,16 @@ def folder_of(name: str) -> Path:
     return Path(jupyter_runtime_dir()) / name
 
 
+def engine_file(folder: Path) -> Path:
+    """Return the path of the connection file for engines."""
+    return folder / "security" / "ipcontroller-engine.json"
+
+
+def client_file(folder: Path) -> Path:
+    """Return the path of the connection file for the notebook."""
+    return folder / "security" / "ipcontroller-client.json"
+
+
 def engine_log(folder: Path, rank: int | str) -> Path:
     """Return the path of an engine's output."""
     return folder / "log" / f"engine-rank{rank}.log"

@@ -13,6 +13,8 @@ from typing import Any, Self, final
 import psutil
 
 from ptynb.cluster.devices import ClusterPlan
+from ptynb.cluster.launchers.scheduler_commands import clean
+from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.cluster.runtime_dir import engine_log
 from ptynb.private_folder import private_folder
@@ -153,7 +155,11 @@ class LocalLauncher(ProcessLauncher):
 def begin(
     command: Sequence[str], name: str, log: Path, environment: Mapping[str, str] | None = None, stdin: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process of the cluster `name`: in a new session, marked, with its output in a file."""
+    """Start a process of the cluster `name`: in a new session, marked, with its output in a file.
+
+    It does not get the variables of a step of Slurm around this process, which srun would read as options, and by which
+    the step's first rank is told.
+    """
     private_folder(log.parent)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -161,17 +167,14 @@ def begin(
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {}), MARK: name},
+            env={**clean(os.environ), **(environment or {}), MARK: name},
             start_new_session=True,
         )
 
 
 def is_alive(process: psutil.Process) -> bool:
     """Whether this process still runs; a zombie does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return watchdog.is_alive(process.pid, process.create_time())
 
 
 def is_held(process: psutil.Process) -> bool:

@@ -344,12 +344,11 @@ def states(kind: str, jobs: Sequence[str]) -> dict[str, str]:
     """Return the states of jobs, in words. Raises ClusterError."""
     scheduler = SCHEDULERS[kind]
     listing = ask(scheduler.title, *scheduler.status, *(jobs if scheduler.by_number else ()), allowed=GONE)
-    listed = dict(re.findall(scheduler.listed, listing, re.MULTILINE))
-    return {job: _in_words(scheduler, listed[job]) if job in listed else ENDED for job in jobs}
-
-
-def _in_words(scheduler: Scheduler, state: str) -> str:
-    return next((words for pattern, words in scheduler.states.items() if re.fullmatch(pattern, state)), state)
+    listed = {
+        job: next((words for pattern, words in scheduler.states.items() if re.fullmatch(pattern, state)), state)
+        for job, state in re.findall(scheduler.listed, listing, re.MULTILINE)
+    }
+    return {job: listed.get(job, ENDED) for job in jobs}
 
 
 def cancel(kind: str, jobs: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import subprocess
@@ -22,7 +21,7 @@ from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, literal_path
 from ptynb.cluster.launchers.slurm_commands import JobState
 from ptynb.cluster.lifetime import watchdog
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
@@ -36,23 +35,6 @@ LOOK_SECONDS = 0.2
 LOST = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): ")
 CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \d+(?:\.\d+)? ON \S+ CANCELLED")
 AGAIN = re.compile(r"ptynb: rank (\d+) is started again")
-
-KILL = """
-for process in /proc/[0-9]*; do
-    environment=$(tr '\\0' '\\n' < $process/environ 2>/dev/null) || continue
-    case "
-$environment
-" in *"
-$1
-"*) ;; *) continue ;; esac
-    case "
-$environment
-" in *"
-$2
-"*) kill -KILL ${process#/proc/} ;; esac
-done
-"""
-"""Program that ends the processes of a node whose environment contains both of two lines."""
 
 
 @final
@@ -129,10 +111,7 @@ class SlurmLauncher(Launcher):
 
     def _srun(self, log: Path, step: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a step of the running job from this process, in the environment that the template sets up."""
-        # Without the variables of the step that this notebook may run in, which srun would read as options.
-        cleared = [f"--unset={name}" for name in os.environ if name not in scheduler_commands.clean(os.environ)]
-        srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}"]
-        command = ["env", *cleared, *srun, *step]
+        command = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}", *step]
         if self._options.template:
             command = [str(scheduler_commands.executable(self._options, log, f"exec {shlex.join(command)}"))]
         return begin(command, self._name, log)
@@ -273,19 +252,17 @@ class SlurmLauncher(Launcher):
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over the job: past ends of tasks are in its log; the processes of srun are in the cluster's records."""
         self._began = time.monotonic()
-        for pid, start in watchdog.recorded(self._folder, "processes.json").get("engines", []):
-            if watchdog.is_alive(pid, start):
-                self._adopted.append(psutil.Process(pid))
+        steps = watchdog.recorded(self._folder, "processes.json").get("engines", [])
+        self._adopted += [psutil.Process(pid) for pid, start in steps if watchdog.is_alive(pid, start)]
 
     def kill(self, rank: int) -> None:
-        """End the process of this rank by a short step on its node. Raises ClusterError if that fails."""
+        """End the engine of this rank by a short step on its node. Raises ClusterError if that fails."""
         if not self._nodes:
             self._look(fresh=True)
         node = [f"--nodelist={self._nodes[rank // self._options.per_node]}"] if self._nodes else []
-        number = f"PTYNB_RANK={rank}" if rank in self._later else f"SLURM_PROCID={rank}"
         slurm_commands.ask(
             *("srun", f"--jobid={self.job}", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", *node),
-            *("sh", "-c", KILL, "sh", f"{MARK}={self._name}", number),
+            *(sys.executable, "-P", "-m", watchdog.__name__, ENGINES, self._name, str(rank)),
         )
 
     def record(self) -> dict[str, Any]:
