@@ -222,6 +222,8 @@ def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) 
 def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> None:
     run = runs(SlurmCluster(nodes=2))
     engines = run.start()
+    os.kill(int(engines[1]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [1], 5)
     slurm_commands.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     until(run.launcher.failed)
     assert "failed (its first node, where its script runs, was lost" in run.launcher.failed()
@@ -231,6 +233,9 @@ def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> 
     until(lambda: not any(map(alive, engines.values())))
     run.launcher.start([0, 1])  # all of them: a new job, once its nodes are back
     until(lambda: len(run.came()) == 4, 20)
+    other = taken_over(run)
+    assert other.dead() == run.launcher.dead() == []
+    assert not other.failed()
 
 
 def test_the_time_limit_is_named(nodes: Slurm, limited: Run) -> None:
@@ -298,6 +303,14 @@ def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> No
     assert alive(engines[1])
 
 
+def taken_over(run: Run) -> SlurmLauncher:
+    """The launcher of another process."""
+    described = json.loads(json.dumps(run.launcher.describe()))
+    other = SlurmLauncher.again(plan_cluster(4, "cpu", (), 4), described, NAME, run.folder)
+    other.join({}, {})
+    return other
+
+
 @pytest.mark.parametrize("within", [False, True])
 def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: bool) -> None:
     run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1), job if within else "")
@@ -309,9 +322,7 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
     until(lambda: len(run.came()) == 5)
     record = run.launcher.record()
     runtime_dir.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
-    plan = plan_cluster(4, "cpu", (), 4)
-    other = SlurmLauncher.again(plan, json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
-    other.join({}, {})
+    other = taken_over(run)
     assert other.record() == record
     assert other.dead() == [1]
     [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]

@@ -34,7 +34,6 @@ LOOK_SECONDS = 0.2
 """Period of reading srun's output [s]: the file may be on another machine."""
 LOST = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): ")
 CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \d+(?:\.\d+)? ON \S+ CANCELLED")
-AGAIN = re.compile(r"ptynb: rank (\d+) is started again")
 
 
 @final
@@ -84,7 +83,9 @@ class SlurmLauncher(Launcher):
         if self.job and self._own_job:
             self.stop()
         private_folder(self.log.parent)
-        self._lost, self._later, self._read = set(), set(), self.log.stat().st_size if self.log.exists() else 0
+        for log in (self.log, *self.log.parent.glob("srun-rank*.log")):
+            log.unlink(missing_ok=True)  # of an earlier job
+        self._lost, self._later, self._read = set(), set(), 0
         self._state, self._asked = None, 0.0
         one, output = self._options, engine_log(literal_path(self._folder), "%t")
         engines = [f"--nodes={one.nodes}", f"--ntasks={one.engines}", f"--ntasks-per-node={one.per_node}"]
@@ -136,9 +137,7 @@ class SlurmLauncher(Launcher):
             _end([self._again.pop(rank)])
         output = engine_log(literal_path(self._folder), rank)
         tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={output}"]
-        for log in (self.log, self._step_log(rank)):  # for a process that takes over the cluster
-            with log.open("a") as file:
-                file.write(f"ptynb: rank {rank} is started again\n")
+        self._step_log(rank).unlink(missing_ok=True)  # of an earlier step
         self._later.add(rank)
         step = self._step_of(tasks, [f"PTYNB_RANK={rank}", f"PTYNB_LOCALID={local}"])
         self._again[rank] = self._srun(self._step_log(rank), step)
@@ -196,7 +195,7 @@ class SlurmLauncher(Launcher):
         return sorted((first - self._later) | {rank for rank in self._later if self._ended_again(rank)})
 
     def _read_log(self) -> None:
-        """Record which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed', and which were restarted."""
+        """Record which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed'."""
         try:
             with self.log.open("rb") as file:
                 file.seek(self._read)
@@ -210,8 +209,6 @@ class SlurmLauncher(Launcher):
                 self._lost |= numbers(found[1])
             elif CANCELLED.search(line):
                 self._lost = {*range(self._options.engines)}
-            elif found := AGAIN.match(line):
-                self._later.add(int(found[1]))
 
     def _ended_again(self, rank: int) -> bool:
         """Whether the latest replacement of this rank's engine has ended."""
@@ -221,8 +218,7 @@ class SlurmLauncher(Launcher):
             lines = self._step_log(rank).read_text(errors="replace").splitlines()
         except OSError:
             return False
-        last = max((number for number, line in enumerate(lines) if AGAIN.match(line)), default=0)
-        return any(LOST.match(line) or CANCELLED.search(line) for line in lines[last:])
+        return any(LOST.match(line) or CANCELLED.search(line) for line in lines)
 
     def _step_log(self, rank: int) -> Path:
         return self.log.with_name(f"srun-rank{rank}.log")
@@ -252,6 +248,7 @@ class SlurmLauncher(Launcher):
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over the job: past ends of tasks are in its log; the processes of srun are in the cluster's records."""
         self._began = time.monotonic()
+        self._later = {rank for rank in range(self._options.engines) if self._step_log(rank).exists()}
         steps = watchdog.recorded(self._folder, "processes.json").get("engines", [])
         self._adopted += [psutil.Process(pid) for pid, start in steps if watchdog.is_alive(pid, start)]
 
