@@ -391,7 +391,7 @@ JOB_CLUSTERS = (PbsCluster, LsfCluster, SgeCluster, HTCondorCluster)
 CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster, *JOB_CLUSTERS)
 SECTIONS: dict[str, type[ClusterSection]] = {section.model_fields["kind"].default: section for section in CLUSTERS}
 """The sections by their kind."""
-QUEUED = ("slurm", "pbs", "lsf", "sge", "htcondor")
+QUEUED = tuple(kind for kind, section in SECTIONS.items() if issubclass(section, _JobRules))
 """Kinds of clusters whose start may wait in a queue."""
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
