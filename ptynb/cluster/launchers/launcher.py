@@ -14,7 +14,6 @@ import psutil
 
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers.scheduler_commands import clean
-from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.cluster.runtime_dir import engine_log
 from ptynb.private_folder import private_folder
@@ -174,7 +173,10 @@ def begin(
 
 def is_alive(process: psutil.Process) -> bool:
     """Whether this process still runs; a zombie does not."""
-    return watchdog.is_alive(process.pid, process.create_time())
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def is_held(process: psutil.Process) -> bool:
