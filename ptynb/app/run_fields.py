@@ -60,7 +60,7 @@ class ClusterFields(Element):
     """
 
     component = "clusterFields"
-    launcher = traitlets.Enum((*SECTIONS.keys() - {"none"}, EXISTING, GIVEN), LOCAL).tag(sync=True)
+    launcher = traitlets.Enum((*(name for name in SECTIONS if name != "none"), EXISTING, GIVEN), LOCAL).tag(sync=True)
     fields: Any = shown(traitlets.Instance(OptionFields))
     problem = shown(traitlets.Unicode(""))
     line = shown(traitlets.Unicode(""))
