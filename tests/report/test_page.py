@@ -99,6 +99,7 @@ def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
         "recon.run(12)", "halves",
     ):  # fmt: skip
         assert words in told, words
+    assert data_of(tree)["curves"]["loss"]["marks"] == [{"x": [6, 10.0], "text": "1"}], "in the epoch after five of 2 s"
 
 
 def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path):
