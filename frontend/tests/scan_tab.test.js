@@ -5,7 +5,7 @@ import { DEFAULTS, drawn, fire, marks, settled } from "./channel.js";
 import { press } from "./page.js";
 
 const [chooser, options, listening, fields] = marks("c", "o", "l", "f");
-const OPTION = { label: "Source", about: "", placeholder: "", kind: "text", choices: [], units: [] };
+const OPTION = { label: "Source", about: "one of these: pva://X", placeholder: "", kind: "text", choices: [], units: [] };
 Object.assign(DEFAULTS, {
   fileChooser: {
     folder: "/night", more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,
@@ -87,6 +87,7 @@ test("a live source is listened to, waited for and ended after a question", asyn
   const { channel, el } = open({ receiving: "on" });
   click(el, "Live source");
   await settled();
+  assert.equal(el.querySelector(".ptynb-addresses").textContent, "one of these: pva://X");
   fire(el.querySelector("input"), "change", { value: "pva://X" });
   click(el, "Listen");
   click(el, "Stop listening");

@@ -9,6 +9,7 @@ import os
 import select
 import subprocess
 import sys
+import textwrap
 import time
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
-from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
+from ptynb.data.source_address import described, example, live_addresses
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
 from ptynb.io.scan_file import as_planned
 from ptynb.private_folder import private_folder
@@ -60,18 +61,20 @@ def listen(
     Parameters
     ----------
     source : str or Path
-        "stream2://host:31001" or "simplon://host:9999" (detectors of Dectris), "pva://PV" (EPICS), or the path of an
-        HDF5 file that is being written (SWMR; also Eiger's master file), which need not exist yet. Options follow a
-        question mark: stream2 "channel=threshold_2"; pva "first=1", the uniqueId of the first pattern; files
-        "patterns=entry/data/data", and "uid=entry/uid", a dataset that is not 0 where a pattern has been written. The
-        folder of a scan that is received, or was: return that scan again, with all that was planned.
+        One of these, with options after a question mark:
+
+        {source}
+
+        The folder of a scan that is received, or was: return that scan again, with all that was planned.
     plan : Plan, optional
         What is known of the scan before; required but for such a folder.
     positions : str or array_like, default "planned"
-        "planned": those of the plan are used as they are. "panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean":
-        captured fields of a PandA. "zmq+json://host:5556": JSON by ZeroMQ. "entry/y,entry/x" or "entry/positions":
-        datasets of the source's file. An array (pattern, yx): instead of those of the plan. All in `Plan.units`, or in
-        the unit that a file or a PandA states.
+        "planned": those of the plan are used as they are. "entry/y,entry/x" or "entry/positions": datasets of the
+        source's file. An array (pattern, yx): instead of those of the plan. Or one of these:
+
+        {positions}
+
+        All in `Plan.units`, or in the unit that a file or a PandA states.
     folder : str or Path, optional
         Folder for the scan, which is created; by default one with the present time in its name, in the working folder.
     timeout : float, optional
@@ -106,6 +109,11 @@ def listen(
     )
 
 
+for _role in ("source", "positions"):
+    _kinds = [textwrap.fill(f"- {one}", 112, subsequent_indent="  ") for one in described(_role)]
+    listen.__doc__ = (listen.__doc__ or "").replace(f"{{{_role}}}", textwrap.indent("\n".join(_kinds), " " * 8).strip())
+
+
 def _warn(notice: str) -> None:
     warnings.warn(notice, PtynbWarning, stacklevel=6)
 
@@ -127,14 +135,20 @@ def receive_scan(
         raise InvalidTypeError(
             f"The plan is {quoted(plan)}; expected Plan(positions=..., geometry=...).", code="argument.invalid-type"
         )
-    patterns = pattern_address(source)
-    address, datasets, plan = _positions(positions, patterns, plan)
+    if not isinstance(positions, str):
+        plan, positions = dataclasses.replace(plan, positions=np.asarray(positions), extent=None), "planned"
+    patterns, address = live_addresses(source, positions)
+    if positions == "planned" and plan.positions is None:
+        raise AcquisitionError(
+            "The plan has an extent, and no positions; name their source: listen(..., "
+            f"positions='{example('positions')}').",
+            code="acquisition.no-positions",
+        )
     home = Path(f"scan-{time.strftime('%Y%m%d-%H%M%S')}" if folder is None else folder).expanduser().absolute()
     made = _prepared(home)
     order = Order(
         patterns=patterns,
         positions=address,
-        position_datasets=datasets,
         plan=plan,
         folder=home,
         parent=os.getpid(),
@@ -146,25 +160,6 @@ def receive_scan(
         _remove(home, made)
         raise
     return as_planned(home / SCAN_NAME)
-
-
-def _positions(
-    positions: str | ArrayLike, patterns: Address, plan: Plan
-) -> tuple[Address | None, tuple[str, ...], Plan]:
-    """Return the source of positions, or names of datasets with them, and the plan with an array of them."""
-    if not isinstance(positions, str):
-        return None, (), dataclasses.replace(plan, positions=np.asarray(positions), extent=None)
-    if positions == "planned":
-        if plan.positions is None:
-            raise AcquisitionError(
-                "The plan has an extent, and no positions; name their source: listen(..., "
-                "positions='panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean').",
-                code="acquisition.no-positions",
-            )
-        return None, (), plan
-    if "://" in positions:
-        return position_address(positions), (), plan
-    return None, position_datasets(positions, patterns), plan
 
 
 def _prepared(folder: Path) -> bool:

@@ -12,7 +12,6 @@ if no pattern has come by then. Nothing is unpickled, and only the addresses of 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import json
 import os
 import signal
@@ -28,11 +27,11 @@ import numpy as np
 from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
 from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
 from ptynb.acquisition.compression import is_exported
-from ptynb.acquisition.connecting import open_patterns, open_positions
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
 from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted, Stray
 from ptynb.acquisition.plan import Plan
+from ptynb.acquisition.protocols import connect
 from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
 from ptynb.data.source_address import Address
@@ -57,13 +56,12 @@ ALONE = 600.0
 class Order:
     """What to receive, and where to write it.
 
-    positions: None: the planned ones. position_datasets: names of datasets of the source's file, instead. parent: the
-    process that waits for the scan. name: of the source, for the file.
+    positions: None: the planned ones, or those of the source's file. parent: the process that waits for the scan. name:
+    of the source, for the file.
     """
 
     patterns: Address
     positions: Address | None
-    position_datasets: tuple[str, ...]
     plan: Plan
     folder: Path
     parent: int
@@ -71,31 +69,14 @@ class Order:
 
     def to_json(self) -> str:
         """Return the order as one line of JSON."""
-        plain = {
-            "patterns": dataclasses.asdict(self.patterns),
-            "positions": None if self.positions is None else dataclasses.asdict(self.positions),
-            "position_datasets": self.position_datasets,
-            "plan": plan_to_json(self.plan),
-            "folder": str(self.folder),
-            "parent": self.parent,
-            "name": self.name,
-        }
-        return json.dumps(plain)
+        return json.dumps({**vars(self), "plan": plan_to_json(self.plan), "folder": str(self.folder)}, default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return an order from `to_json`."""
         plain = json.loads(text)
-        positions = plain["positions"]
-        return cls(
-            patterns=Address(**plain["patterns"]),
-            positions=None if positions is None else Address(**positions),
-            position_datasets=tuple(plain["position_datasets"]),
-            plan=plan_from_json(plain["plan"]),
-            folder=Path(plain["folder"]),
-            parent=plain["parent"],
-            name=plain["name"],
-        )
+        sources = {name: plain[name] and Address(**plain[name]) for name in ("patterns", "positions")}
+        return cls(**plain | sources | {"plan": plan_from_json(plain["plan"]), "folder": Path(plain["folder"])})
 
 
 class Receiver:
@@ -124,10 +105,9 @@ class Receiver:
         reason = "the receiver failed"
         try:
             order = self._order
-            source = open_patterns(order.patterns, order.position_datasets)
-            self._intakes.append(Intake(source, "patterns", self._arrived))
+            self._intakes.append(Intake(connect(order.patterns), "patterns", self._arrived))
             if order.positions is not None:
-                self._intakes.append(Intake(open_positions(order.positions), "positions", self._arrived))
+                self._intakes.append(Intake(connect(order.positions), "positions", self._arrived))
             reason = self._receive()
         except BaseException as error:
             reason = sentence(error) if self._join is None else self._join.sentence(sentence(error))
@@ -203,7 +183,7 @@ class Receiver:
         if shape is None or dtype is None:
             return
         order = self._order
-        measured = order.positions is not None or bool(order.position_datasets)
+        measured = order.positions is not None or "positions" in order.patterns.options
         complete = completed(order.plan, started, shape, measured=measured)
         dtype = dtype.newbyteorder("<")
         self._spool = Spool(order.folder, order.plan, complete, np.dtype(dtype.str), order.name)

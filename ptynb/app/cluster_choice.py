@@ -14,11 +14,10 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cluster_start import check, python_of
 from ptynb.engine import keepalive
 from ptynb.exceptions import ClusterError, InvalidValueError
-from ptynb.settings.cluster_options import CLUSTERS, QUEUED, ClusterSection, NoCluster
+from ptynb.settings.cluster_options import QUEUED, SECTIONS, ClusterSection, NoCluster
 from ptynb.text import counted
 
 LOCAL, SLURM, SSH, EXISTING = "local", "slurm", "ssh", "existing"
-SECTIONS = {section.model_fields["kind"].default: section for section in CLUSTERS if section is not NoCluster}
 LAUNCHER = "launcher"
 """Field of errors that are about no option of the launcher."""
 

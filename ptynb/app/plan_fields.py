@@ -5,7 +5,6 @@ An error is told below the field that it is about.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from ptynb.acquisition.plan import Plan
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.source_address import pattern_address, position_address
+from ptynb.data.source_address import described, example, pattern_address, position_address, with_positions
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
@@ -24,7 +23,7 @@ from ptynb.widgets.option_fields import SEPARATORS, OptionField, OptionFields
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
 POSITIONS = {
     PLANNED: ("Address", ""),
-    FROM_ADDRESS: ("Address", "panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean"),
+    FROM_ADDRESS: ("Address", example("positions")),
     SAME_FILE: ("Datasets", "entry/y,entry/x or entry/positions"),
 }
 """Where positions come from: title and placeholder of the field that says it."""
@@ -39,14 +38,14 @@ FIELD_OF = {"positions": "planned", "extent": "extent_y"}
 """Fields of arguments of `Plan` that have another name."""
 FIELDS = (
     OptionField(
-        "source", "Source", "Address of the detector's stream, or an HDF5 file that is being written",
-        "stream2://host:31001, pva://PV or scan_master.h5",
+        "source", "Source", "\n".join(["With options after a question mark:", *described("source")]),
+        example("source"),
     ),
     OptionField(
         "kind", "Positions", "Where the positions of the patterns come from",
         choices=tuple((one, one) for one in POSITIONS), initial=PLANNED,
     ),
-    OptionField("positions", "Address", "Address of the positions, or names of their datasets"),
+    OptionField("positions", "Address", "\n".join(["Names of datasets, or an address:", *described("positions")])),
     OptionField(
         "planned", "Planned positions", "File with one line a pattern", "positions.npy, .txt or .csv: columns y, x",
     ),
@@ -90,10 +89,10 @@ class PlanFields(OptionFields):
         source, folder = self.text("source"), self.text("folder") or None
         if not source:
             raise _problem(
-                "No source is named; enter an address such as stream2://host:31001, or a file that is being written.",
+                f"No source is named; enter an address such as {example('source')}, or a file that is being written.",
                 "source", "argument.missing",
             )  # fmt: skip
-        positions = self._position_source(pattern_address(source).kind == "file")
+        positions = self._position_source(source)
         plan, text = self._plan(positions)
         given = [repr(source), f"plan=pt.Plan({text})"]
         given += [] if positions == "planned" else [f"positions={positions!r}"]
@@ -104,22 +103,20 @@ class PlanFields(OptionFields):
         """Tell below the field that an error is about what is wrong, or else below the source; None: nothing is."""
         return super().mark(error, otherwise)
 
-    def _position_source(self, is_file: bool) -> str:
+    def _position_source(self, source: str) -> str:
         kind, text = self.values["kind"], self.text("positions")
+        patterns = pattern_address(source)
         if kind == PLANNED:
             return "planned"
         if kind == FROM_ADDRESS:
             position_address(text)
-        elif not is_file:
+        elif patterns.kind == "file":
+            with_positions(patterns, text)
+        else:
             raise _problem(
                 "Positions are in the same file, and the source is no file; enter the address of their source.",
                 "positions", "argument.conflict",
             )  # fmt: skip
-        elif not 1 <= len(names := text.split(",")) <= 2 or not all(names) or "://" in text:
-            raise _problem(
-                f"The datasets of positions are {text!r:.100}; expected one (pattern, yx) or two: entry/y,entry/x.",
-                "positions",
-            )
         return text
 
     def _plan(self, positions: str) -> tuple[Plan, str]:
@@ -217,21 +214,13 @@ def _reading_line(path: str) -> str:
 
 def _geometry_of(given: LoadOptions) -> Geometry | NearField | None:
     """Return the geometry of the options; None if they have none. Raises ScanError for a part of one."""
-    distance, pixel, beam = given.distance, given.detector_pixel, given.beam
-    if given.angular_pixel is not None:
-        distance, pixel = 1.0, given.angular_pixel  # an angle equals the size of a pixel at a distance of one metre
-    parts = {"energy": beam, "distance": distance, "detector_pixel": pixel}
+    parts = given.geometry_parts
     lacking = tuple(name for name, value in parts.items() if value is None)
-    if len(lacking) == len(parts) and not given.is_near_field:
-        return None
-    if beam is None or distance is None or pixel is None:
+    if lacking and (len(lacking) < len(parts) or given.is_near_field):
         raise ScanError(
             f"The geometry lacks {' and '.join(map(title_of, lacking))}; enter all of it, or nothing where the "
             "detector's header has it.",
             code="scan.no-geometry",
             fields=lacking,
         )
-    if given.is_near_field:
-        focus = math.inf if given.focus_to_sample is None else given.focus_to_sample
-        return NearField(wavelength=beam, focus_to_sample=focus, sample_to_detector=distance, detector_pixel=pixel)
-    return Geometry(wavelength=beam, distance=distance, detector_pixel=pixel)
+    return given.whole_geometry

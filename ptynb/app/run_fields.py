@@ -11,7 +11,6 @@ from ptynb.app.cluster_choice import (
     EXISTING,
     LAUNCHER,
     LOCAL,
-    SECTIONS,
     Chosen,
     Existing,
     existing_clusters,
@@ -24,7 +23,7 @@ from ptynb.cluster.devices import plan_for
 from ptynb.exceptions import ClusterError, InvalidValueError, PtynbError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, NoCluster
+from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, SECTIONS, NoCluster
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
@@ -61,7 +60,7 @@ class ClusterFields(Element):
     """
 
     component = "clusterFields"
-    launcher = traitlets.Enum((*SECTIONS, EXISTING, GIVEN), LOCAL).tag(sync=True)
+    launcher = traitlets.Enum((*(name for name in SECTIONS if name != "none"), EXISTING, GIVEN), LOCAL).tag(sync=True)
     fields: Any = shown(traitlets.Instance(OptionFields))
     problem = shown(traitlets.Unicode(""))
     line = shown(traitlets.Unicode(""))

@@ -13,7 +13,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ReconstructionError
 from ptynb.io.prepared_scan import prepare
-from ptynb.planning.advice import Advice, advise
+from ptynb.planning.advice import advise
 from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
@@ -65,7 +65,6 @@ class SetUp(Element):
         self.use_stages: Callable[[tuple[Stage, ...]], None] | None = None
         self._scan: Scan | None = None
         self.last_estimate: Estimate | None = None
-        self.last_advice: Advice | None = None
         self.last_preview: Preview | None = None
         self.last_recommendation: Recommendation | None = None
         self._cancelled = threading.Event()
@@ -82,7 +81,7 @@ class SetUp(Element):
     @scan.setter
     def scan(self, scan: Scan | None) -> None:
         self._scan = self.form.scan = scan
-        self.last_estimate = self.last_advice = self.last_preview = self.last_recommendation = None
+        self.last_estimate = self.last_preview = self.last_recommendation = None
         with self.hold_sync():
             self.memory, self.advice, self.recommended = {}, {}, {}  # for another scan
             self.finding = self.message = ""
@@ -175,7 +174,7 @@ class SetUp(Element):
             self.measuring = False
         if scan is not self._scan:
             return
-        self.last_advice, self.advice = advice, asdict(advice.table())
+        self.advice = asdict(advice.table())
         self._say(f"pt.estimate(scan, settings{self._cluster_text})", f"pt.advise(scan, settings{self._cluster_text})")
 
     def _recommend(self) -> None:

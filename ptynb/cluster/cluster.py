@@ -22,7 +22,7 @@ import psutil
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards, outward_address
-from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
+from ptynb.cluster.controller import LOOPBACK, await_controller, listed, start_controller
 from ptynb.cluster.devices import ClusterPlan, plan_for, plan_of
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers import slurm_commands
@@ -33,6 +33,7 @@ from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.rpc import Caller
+from ptynb.cluster.runtime_dir import client_file
 from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry

@@ -13,6 +13,7 @@ import psutil
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES, is_whole
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers.launcher import begin
+from ptynb.cluster.runtime_dir import client_file, engine_file
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 
@@ -24,16 +25,6 @@ BEAT_SECONDS = 0.25
 MISSED_BEATS_BEYOND, MISSED_BEATS_HERE = 20, 10**7
 """Missed heartbeats after which an engine is lost. On one machine its process is checked instead, so that a suspended
 one (a debugger, a stopped job) is not lost."""
-
-
-def engine_file(folder: Path) -> Path:
-    """Path of the connection file for engines."""
-    return folder / "security" / "ipcontroller-engine.json"
-
-
-def client_file(folder: Path) -> Path:
-    """Path of the connection file for the notebook."""
-    return folder / "security" / "ipcontroller-client.json"
 
 
 def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subprocess.Popen[bytes]:

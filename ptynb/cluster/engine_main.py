@@ -31,6 +31,8 @@ from urllib.parse import urlsplit
 from ptynb.cluster import direct_calls
 from ptynb.cluster.addresses import ADDRESS, environment_towards
 from ptynb.cluster.launchers.slurm_commands import own_gpu
+from ptynb.cluster.lifetime.watchdog import rank_of
+from ptynb.cluster.runtime_dir import engine_file
 from ptynb.exceptions import InvalidValueError
 from ptynb.polling import wait_until
 
@@ -55,7 +57,7 @@ def complete(environment: MutableMapping[str, str]) -> None:
 
     Raises ValueError if neither PTYNB_RANK nor SLURM_PROCID is set, or if the engine has no GPU of its own.
     """
-    rank = environment.get("PTYNB_RANK") or environment.get("SLURM_PROCID")
+    rank = rank_of(environment)
     if rank is None:
         raise InvalidValueError(
             "Neither PTYNB_RANK nor SLURM_PROCID is set; an engine is started by a ptynb.Cluster.",
@@ -94,7 +96,7 @@ def connection(source: str) -> str:
     """
     if source == "-":
         return sys.stdin.read()
-    file = Path(source) / "security" / "ipcontroller-engine.json"
+    file = engine_file(Path(source))
     wait_until(lambda: is_whole(file), CONNECTION_SECONDS)
     return file.read_text()
 

@@ -30,6 +30,21 @@ def folder_of(name: str) -> Path:
     return Path(jupyter_runtime_dir()) / name
 
 
+def engine_file(folder: Path) -> Path:
+    """Return the path of the connection file for engines."""
+    return folder / "security" / "ipcontroller-engine.json"
+
+
+def client_file(folder: Path) -> Path:
+    """Return the path of the connection file for the notebook."""
+    return folder / "security" / "ipcontroller-client.json"
+
+
+def engine_log(folder: Path, rank: int | str) -> Path:
+    """Return the path of an engine's output."""
+    return folder / "log" / f"engine-rank{rank}.log"
+
+
 def make_folder(name: str) -> Path:
     """Create the folder of a cluster, for this user only. Raises FileError if others can replace it."""
     return private_folder(folder_of(name), closed=True)

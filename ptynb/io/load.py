@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from ptynb.data.cut_pictures import length_text
-from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
+from ptynb.data.geometry import metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.exceptions import FileError, PtynbError, PtynbWarning, about
@@ -316,28 +316,16 @@ def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
                 fields=tuple(extra),
             )
         return record.geometry
-    wavelength = record.wavelength if options.beam is None else options.beam
-    distance = record.distance if options.distance is None else options.distance
-    pixel = record.detector_pixel if options.detector_pixel is None else options.detector_pixel
-    if options.is_near_field:
-        focus = record.focus_to_sample if options.focus_to_sample is None else options.focus_to_sample
-        assert wavelength is not None
-        assert distance is not None
-        assert pixel is not None  # by `missing`
-        return NearField(
-            wavelength=wavelength,
-            focus_to_sample=math.inf if focus is None else focus,
-            sample_to_detector=distance,
-            detector_pixel=pixel,
-        )
-    angle = options.angular_pixel
-    if angle is None and options.distance is None and options.detector_pixel is None:
-        angle = record.angular_pixel
-    if angle is not None:
-        distance, pixel = 1.0, angle  # an angle equals the size of a pixel at a distance of one metre
-    if wavelength is None or distance is None or pixel is None:
-        return None
-    return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
+    parts = ("distance", "detector_pixel", "focus_to_sample")
+    found = {name: getattr(record if getattr(options, name) is None else options, name) for name in parts}
+    found |= {
+        "wavelength": record.wavelength if options.beam is None else options.beam,
+        "energy": None,
+        "voltage": None,
+    }
+    if all(name not in options.names for name in ("angular_pixel", "distance", "detector_pixel", "geometry")):
+        found["angular_pixel"] = record.angular_pixel
+    return options.model_copy(update=found).whole_geometry
 
 
 def positions_in_metres(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:

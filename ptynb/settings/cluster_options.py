@@ -13,7 +13,6 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     Self,
     TypedDict,
@@ -103,6 +102,26 @@ Address = Annotated[
         **_none("Address of this machine to which engines connect", "the one on the route to them", LISTENS),
     ),
 ]
+TimeLimit = Annotated[
+    Time | None,
+    Field(
+        default=None,
+        title="Time limit",
+        description="Time limit of a job as hours:minutes:seconds or days-hours",
+    ),
+]
+Template = Annotated[
+    str | None,
+    Field(
+        default=None,
+        title="Template of scripts",
+        **_none(
+            "Path of the template of a job's script with {header}, the scheduler's options, and {command}, the start",
+            "only these two",
+            {TRUST: "is the script that the jobs run"},
+        ),
+    ),
+]
 START_TITLE = "Longest start [s]"
 START_TIMEOUT = "Longest time that engines may take to start [s]"
 QueuedTimeout = Annotated[
@@ -144,14 +163,7 @@ class SlurmOptions(TypedDict, total=False):
             **_none("Cores and threads of each engine", "its share of the present job, or 4"),
         ),
     ]
-    time: Annotated[
-        Time | None,
-        Field(
-            default=None,
-            title="Time limit",
-            description="Time limit of the job as hours:minutes:seconds or days-hours",
-        ),
-    ]
+    time: TimeLimit
     partition: Annotated[SlurmName | None, Field(default=None, description="Partition of the job")]
     account: Annotated[SlurmName | None, Field(default=None, description="Account of the job")]
     memory: Annotated[
@@ -174,6 +186,7 @@ class SlurmOptions(TypedDict, total=False):
             json_schema_extra={TRUST: "goes to sbatch"},
         ),
     ]
+    template: Template
     address: Address
     detached_timeout: DetachedTimeout
     timeout: QueuedTimeout
@@ -186,14 +199,7 @@ class JobOptions(TypedDict, total=False):
         CountOrNone | None,
         Field(default=None, title="Cores per engine", **_none("Cores and threads of each engine", "4")),
     ]
-    time: Annotated[
-        Time | None,
-        Field(
-            default=None,
-            title="Time limit",
-            description="Time limit of the jobs as hours:minutes:seconds or days-hours",
-        ),
-    ]
+    time: TimeLimit
     queue: Annotated[SlurmName | None, Field(default=None, description="Queue of the jobs")]
     account: Annotated[SlurmName | None, Field(default=None, description="Account or project of the jobs")]
     memory: Annotated[
@@ -215,19 +221,7 @@ class JobOptions(TypedDict, total=False):
             json_schema_extra={TRUST: "goes to the scheduler"},
         ),
     ]
-    template: Annotated[
-        str | None,
-        Field(
-            default=None,
-            title="Template of scripts",
-            **_none(
-                "Path of the template of a job's script, in which {header} stands for the scheduler's options and "
-                "{command} for the start of an engine",
-                "only these two",
-                {TRUST: "is the script that the jobs run"},
-            ),
-        ),
-    ]
+    template: Template
     address: Address
 
 
@@ -299,9 +293,6 @@ class _JobRules(_RemoteRules):
 
 
 class _SlurmRules(_JobRules):
-    template: ClassVar[None] = None
-    """Its script is not a site's own: it has to outlast its engines."""
-
     @property
     def per_node(self) -> int:
         """Number of engines of each node; ranks fill the nodes in order."""
@@ -400,7 +391,7 @@ JOB_CLUSTERS = (PbsCluster, LsfCluster, SgeCluster, HTCondorCluster)
 CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster, *JOB_CLUSTERS)
 SECTIONS: dict[str, type[ClusterSection]] = {section.model_fields["kind"].default: section for section in CLUSTERS}
 """The sections by their kind."""
-QUEUED = ("slurm", "pbs", "lsf", "sge", "htcondor")
+QUEUED = tuple(kind for kind, section in SECTIONS.items() if issubclass(section, _JobRules))
 """Kinds of clusters whose start may wait in a queue."""
 if TYPE_CHECKING:
     AnyCluster = ClusterSection

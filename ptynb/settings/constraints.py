@@ -178,7 +178,7 @@ class DCTThreshold(Constraint):
 
 
 class PositivePhase(Constraint):
-    """Make the phase of the object non-negative: it is shifted so that its smallest values are 0, then clipped."""
+    """Raise negative phases of the object to 0."""
 
     kind: Literal["positive_phase"] = "positive_phase"
     strength: Strength = Field(default=1.0, description="Strength, from 0 (no effect) to 1 (full projection)")

@@ -7,6 +7,7 @@ To add an option, add a field here, and use it where scans are created (`ptynb.i
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.config import JsonDict
 
 from ptynb.data.electrons import electron_wavelength
-from ptynb.data.geometry import wavelength_from_energy
+from ptynb.data.geometry import Geometry, NearField, wavelength_from_energy
 from ptynb.data.optics.lens import lens_aberrations
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, SettingsError, about
 from ptynb.settings.base_models import FileSection, cause_of
@@ -273,6 +274,25 @@ class LoadOptions(FileSection):
         if self.energy is not None:
             return wavelength_from_energy(self.energy)
         return self.wavelength if self.voltage is None else electron_wavelength(self.voltage)
+
+    @property
+    def geometry_parts(self) -> dict[str, Any]:
+        """What a whole geometry consists of, by the names of options; None for what is not given."""
+        distance, pixel = self.distance, self.detector_pixel
+        if self.angular_pixel is not None:
+            distance, pixel = 1.0, self.angular_pixel  # an angle equals the size of a pixel at a distance of one metre
+        return {"energy": self.beam, "distance": distance, "detector_pixel": pixel}
+
+    @property
+    def whole_geometry(self) -> Geometry | NearField | None:
+        """The geometry; None if a part of it is not given."""
+        beam, distance, pixel = self.geometry_parts.values()
+        if beam is None or distance is None or pixel is None:
+            return None
+        if not self.is_near_field:
+            return Geometry(wavelength=beam, distance=distance, detector_pixel=pixel)
+        focus = math.inf if self.focus_to_sample is None else self.focus_to_sample
+        return NearField(wavelength=beam, focus_to_sample=focus, sample_to_detector=distance, detector_pixel=pixel)
 
     def resolved(self, folder: Path) -> Self:
         """Return options with paths of files relative to `folder` resolved; other names are datasets of the scan."""

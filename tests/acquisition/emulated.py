@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import ptynb as pt
-from ptynb.acquisition.emulators.playback import Faults, Recording, order
+from ptynb.acquisition.emulators.faults import Faults
+from ptynb.acquisition.emulators.playback import Recording, order
 from ptynb.data.arrivals import Arrivals
 from ptynb.data.scan import Scan
 

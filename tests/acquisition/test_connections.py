@@ -14,13 +14,7 @@ from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.emulators.position_players import JsonPlayer
 from ptynb.acquisition.emulators.simplon_players import SimplonPlayer, Stream2Player
 from tests.acquisition.emulated import emulator, planned, recorded, unplanned, until_ended
-
-KINDS = {
-    "stream2, PandA": ("--as", "stream2", "--send-positions", "panda"),
-    "Simplon, JSON": ("--as", "simplon", "--send-positions", "json"),
-    "PV Access": ("--as", "pva"),
-    "a file": ("--as", "swmr"),
-}
+from tests.acquisition.test_sources import SOURCES
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +31,11 @@ def ports_of(*addresses):
     return {int(server.rpartition(":")[2]) for server in servers}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_a_receiver_connects_to_what_was_named_only_and_emulators_listen_on_the_loopback_interface(
     tmp_path, path, kind
 ):
-    with emulator(path, *KINDS[kind], "--rate", 20, "--file", tmp_path / "written.h5") as emulated:
+    with emulator(path, *SOURCES[kind][0], "--rate", 20, "--file", tmp_path / "written.h5") as emulated:
         plan = (planned if emulated.positions == "planned" else unplanned)(path, geometry=pt.load(path).geometry)
         scan = pt.listen(
             emulated.source, plan=plan, positions=emulated.positions, folder=tmp_path / "received", timeout=30

@@ -155,7 +155,7 @@ def test_a_scan_whose_first_pattern_never_comes_is_not_kept_open_for_nobody(tmp_
     """The detector is armed, and the notebook ends: another has some time to come back to it."""
     player, notebook = Stream2Player(Recording(pt.load(path))), os.getppid()
     order = Order(
-        patterns=pattern_address(player.address), positions=None, position_datasets=(), plan=planned(path),
+        patterns=pattern_address(player.address), positions=None, plan=planned(path),
         folder=tmp_path, parent=notebook, name="here",
     )  # fmt: skip
     alone = threading.Event()
@@ -245,10 +245,10 @@ def test_the_header_of_another_series_is_said_of_a_complete_scan_too(tmp_path, p
     )
     patterns = [Frame(series="8", number=one, arrival=time.time(), packed=packed) for one in range(number)]
     given = Given([header, *patterns, SeriesEnded("8"), dataclasses.replace(header, series="9")])
-    monkeypatch.setattr(receiver, "open_patterns", lambda *_: given)
+    monkeypatch.setattr(receiver, "connect", lambda *_: given)
     receiver.Receiver(
         Order(
-            patterns=pattern_address("stream2://here"), positions=None, position_datasets=(), plan=plan,
+            patterns=pattern_address("stream2://here"), positions=None, plan=plan,
             folder=tmp_path, parent=os.getppid(), name="here",
         )
     ).run()  # fmt: skip

@@ -15,6 +15,7 @@ from ptynb.acquisition.emulators.file_players import EigerPlayer
 from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.messages import Frame, Pace, SeriesEnded, SeriesStarted
 from ptynb.acquisition.protocols.swmr import GrowingFile
+from ptynb.data.source_address import pattern_address
 from tests.acquisition.emulated import recorded
 from tests.raising import raises
 
@@ -34,7 +35,7 @@ def messages_of(source, seconds=0.3):
 @pytest.mark.parametrize("names", [["data_000001", "data_000002", "data_000003"], ["data_9", "data_10", "data_11"]])
 def test_data_files_are_waited_for_as_long_as_they_take(tmp_path, recording, names):
     player = EigerPlayer(recording, tmp_path / "x.h5", in_a_file=3)
-    source = GrowingFile(tmp_path / "x_master.h5", None, None)
+    source = GrowingFile(pattern_address(tmp_path / "x_master.h5"))
     assert messages_of(source) == []
     player.start()
     with h5py.File(tmp_path / "x_master.h5", "r+") as master:
@@ -108,7 +109,7 @@ def test_a_file_in_writing_step_by_step(tmp_path):
             writer.stdout.readline()
 
         step(first=True)
-        source = GrowingFile(path, None, None)
+        source = GrowingFile(pattern_address(path))
         assert messages_of(source) == []  # not in SWMR mode yet
         with raises("file.being-written", path):
             pt.load(path)
@@ -126,7 +127,7 @@ def test_a_file_in_writing_step_by_step(tmp_path):
         step()  # whoever reads does not keep a writer from opening it again
         assert path.stat().st_size > 0
         source.close()
-        again = GrowingFile(path, None, None)
+        again = GrowingFile(pattern_address(path))
         assert [one.number for one in messages_of(again) if isinstance(one, Frame)] == [1, 3]
         again.close()
         writer.stdin.write("\n")

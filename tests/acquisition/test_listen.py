@@ -1,10 +1,10 @@
 """What `listen` refuses, each with one sentence, and leaves nothing of."""
 
-import builtins
 import importlib
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.acquisition.connecting import open_patterns
-from ptynb.acquisition.protocols import swmr
-from ptynb.data.source_address import Address, pattern_address, position_address
+from ptynb.acquisition.protocols import connect, swmr
+from ptynb.data.source_address import SOURCES, Address, pattern_address, position_address
 from tests.acquisition.emulated import emulator, planned, recorded, unplanned, until_ended
 from tests.raising import raises
 
@@ -49,6 +48,14 @@ def test_addresses():
             position_address(text)
     with raises("argument.unknown", "chanel", "channel"):
         pattern_address("stream2://a?chanel=1")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_kind_of_source_is_found_by_its_example_and_has_all_that_its_entry_names(name):
+    kind = SOURCES[name]
+    assert (pattern_address if kind.role == "source" else position_address)(kind.example).kind == name
+    assert kind.example in pt.listen.__doc__
+    assert all(callable(kind.loaded(one)) for one in (kind.opens, *kind.emulators.values()))
 
 
 def test_arguments_are_checked_before_anything_is_started(tmp_path, path):
@@ -104,7 +111,7 @@ def test_the_receiver_has_the_standard_library_before_the_folder_of_the_package(
 
 def refusal(code, *facts, source):
     """A file that cannot be followed, as the receiver is told; another process for each would only take time."""
-    opened = open_patterns(pattern_address(source))
+    opened = connect(pattern_address(source))
     with raises(code, *facts):
         until = time.monotonic() + 5
         while time.monotonic() < until:
@@ -128,7 +135,7 @@ def test_a_file_that_is_removed_while_it_is_followed(tmp_path, monkeypatch):
         file.create_dataset("data", (0, 8, 8), "u2", maxshape=(None, 8, 8), chunks=(1, 8, 8))
         file.swmr_mode = True
         shutil.copy(tmp_path / "written.h5", tmp_path / "gone.h5")  # as a writer that was killed leaves it
-    source = open_patterns(pattern_address(tmp_path / "gone.h5"))
+    source = connect(pattern_address(tmp_path / "gone.h5"))
     assert len(source.poll(1)) == 1
     (tmp_path / "gone.h5").unlink()
     with raises("acquisition.source-lost", tmp_path / "gone.h5"):
@@ -195,22 +202,17 @@ def test_a_cancelled_wait_leaves_nothing(tmp_path, path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pv_access_without_its_package_is_an_error_that_names_it(monkeypatch):
-    from ptynb.acquisition.emulators.pva_player import PvaPlayer
-    from ptynb.acquisition.protocols.pva import PvAccess
+def test_a_source_without_its_package_is_an_error_that_names_it(path, monkeypatch, capsys):
+    from ptynb.cli.main import main
 
-    original = builtins.__import__
-
-    def absent(name, *rest):
-        if name.startswith("p4p"):
-            raise ImportError(name)
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    for name in ("protocols.pva", "emulators.pva_player"):
+        monkeypatch.delitem(sys.modules, f"ptynb.acquisition.{name}", raising=False)
+    for name in ("p4p", "p4p.client.thread"):
+        monkeypatch.setitem(sys.modules, name, None)
     with raises("package.not-installed", "ptynb[pva]"):
-        PvAccess("A:B")
-    with raises("package.not-installed", "ptynb[pva]"):
-        PvaPlayer(None)
+        connect(pattern_address("pva://A:B"))
+    assert main(["emulate", str(path), "--as", "pva"]) == 1
+    assert "ptynb[pva]" in capsys.readouterr().err
 
 
 def test_an_emulator_says_how_to_listen_and_an_interrupt_ends_it(path):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.acquisition.emulators.playback import Faults, order
+from ptynb.acquisition.emulators.faults import Faults
+from ptynb.acquisition.emulators.playback import order
 from tests.acquisition.emulated import (
     POSITIONS_OF_FILE,
     check_saved,

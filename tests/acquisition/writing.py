@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import ptynb as pt
+from ptynb.acquisition.emulators.faults import Faults
 from ptynb.acquisition.emulators.file_players import SwmrPlayer
-from ptynb.acquisition.emulators.playback import Faults, Recording, play
+from ptynb.acquisition.emulators.playback import Recording, play
 
 
 @contextlib.contextmanager

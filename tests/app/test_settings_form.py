@@ -72,8 +72,8 @@ def test_the_preview_shows_probe_frame_and_positions(set_up):
 def test_time_and_advice_are_asked_for_this_cluster_and_forgotten_with_the_settings(set_up, monkeypatch):
     """What they measure on real engines is tested where they are."""
     asked = []
-    cost = forms.Advice("scan", "CPU", {}, (), {})
-    monkeypatch.setattr(forms.Advice, "sentence", "2 engines are fastest.")
+    cost = pt.Advice("scan", "CPU", {}, (), {})
+    monkeypatch.setattr(pt.Advice, "sentence", "2 engines are fastest.")
     monkeypatch.setattr(forms, "advise", lambda scan, settings, engines: asked.append(engines) or cost)
     counted = pt.estimate(SCAN, measure_time=False)
     timed = dataclasses.replace(counted, seconds=2.5)

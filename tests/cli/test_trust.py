@@ -154,7 +154,7 @@ def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
         "ListenSection.source",
         "ListenSection.positions",
         *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
-        *(f"SlurmCluster.{name}" for name in ("extra", "address")),
+        *(f"SlurmCluster.{name}" for name in ("extra", "template", "address")),
         *(f"{section.__name__}.{name}" for section in JOB_CLUSTERS for name in ("extra", "template", "address")),
     }
 

@@ -20,7 +20,7 @@ from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import launcher_class
 from ptynb.cluster.cluster_start import check, python_of
 from ptynb.cluster.devices import plan_cluster
-from ptynb.cluster.launchers import job_launcher, scheduler_commands
+from ptynb.cluster.launchers import job_launcher, scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS
 from ptynb.settings.cluster_options import QUEUED, SECTIONS, ClusterSection
@@ -158,19 +158,39 @@ def test_a_script_has_what_was_asked_for(
             scheduler_commands.engine_script(SECTIONS[kind](queue="gpu"), NAME, tmp_path, 0, ["true"])
 
 
-def test_a_site_has_a_template_of_its_own(tmp_path: Path) -> None:
+def script_of(kind: str, folder: Path, **options: str) -> str:
+    chosen = SECTIONS[kind](**options, **({"nodes": 1} if kind == "slurm" else {}))
+    if kind == "slurm":
+        return slurm_commands.script(chosen, NAME, folder / "log" / "job.log", ["srun", "true"])
+    return scheduler_commands.engine_script(chosen, NAME, folder, 0, ["true"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "begins"),
+    [
+        ("slurm", f"#SBATCH --job-name={NAME}", "srun true"),
+        ("pbs", f"#PBS -N {NAME}", "true &"),
+        ("lsf", f"#BSUB -J {NAME}", "true &"),
+        ("sge", f"#$ -N {NAME}", "true &"),
+        ("htcondor", "", "true &"),
+    ],
+)
+def test_a_site_has_a_template_of_its_own(kind: str, first: str, begins: str, tmp_path: Path) -> None:
     template = tmp_path / "job.sh"
-    template.write_text("#!/bin/bash\n{header}\n#PBS -l place=excl\nmodule load cuda/${VERSION}\n{command}\n")
-    options = SECTIONS["pbs"](template=str(template))
-    text = scheduler_commands.engine_script(options, NAME, tmp_path, 0, ["true"])
+    template.write_text("#!/bin/bash\n{header}\n#SITE -l place=excl\nmodule load cuda/${VERSION}\n{command}\n")
+    text = script_of(kind, tmp_path, template=str(template))
+    if kind == "htcondor":
+        assert f"\nexecutable = {tmp_path / 'job-rank0.sh'}\n" in text
+        text = (tmp_path / "job-rank0.sh").read_text()
     lines = text.splitlines()
-    assert lines[:2] == ["#!/bin/bash", f"#PBS -N {NAME}"]
-    assert lines.index("module load cuda/${VERSION}") < lines.index("true &")
-    assert "{" not in text.replace("${VERSION}", "").replace("|| {", "")
+    assert lines[:2] == ["#!/bin/bash", first or "#SITE -l place=excl"]
+    assert lines.index("module load cuda/${VERSION}") < lines.index(begins)
+    assert not [word for word in ("{header}", "{command}") if word in text]
+    assert "module" not in script_of(kind, tmp_path)
     template.write_text("#!/bin/sh\n{header}\n")
     for path, told in ((str(template), "has no {command}"), ("/no/such/file", "cannot be read")):
         with raises("argument.invalid-value", told):
-            scheduler_commands.engine_script(SECTIONS["pbs"](template=path), NAME, tmp_path, 0, ["true"])
+            script_of(kind, tmp_path, template=path)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -289,6 +290,8 @@ def test_all_threads_read_what_one_reads(tmp_path: Path, window: tuple[int, int]
     finally:
         direct.close()
         torch.set_num_threads(before)
+    open_files = {os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()}
+    assert str(folder / "patterns.h5") not in open_files
 
 
 def test_the_system_is_told_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

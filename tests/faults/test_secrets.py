@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.cluster.controller import client_file, engine_file, start_controller
+from ptynb.cluster.controller import start_controller
+from ptynb.cluster.runtime_dir import client_file, engine_file
 from tests.faults.test_notebook import processes_of
 from tests.raising import raises
 from tests.waiting import until

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import cbor2
 import h5py
 import hdf5plugin
 import numpy as np
+import zmq
 
 import ptynb as pt
 from ptynb.acquisition.complete_plan import completed
@@ -20,36 +22,21 @@ from ptynb.acquisition.compression import pack_bslz4, pack_h5lz4, pack_lz4
 from ptynb.acquisition.emulators import position_players, simplon_players
 from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
-from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, SeriesStarted
-from ptynb.acquisition.protocols.json_positions import read_json
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, SeriesStarted, Stray
+from ptynb.acquisition.protocols import connect
 from ptynb.acquisition.protocols.panda import PandaParser
+from ptynb.acquisition.protocols.pulling import Pulling
 from ptynb.acquisition.protocols.pva import NtndarrayParser
-from ptynb.acquisition.protocols.simplon_v1 import SimplonV1Parser
-from ptynb.acquisition.protocols.simplon_v2 import ARRAY, COMPRESSED, Stream2Parser
+from ptynb.acquisition.protocols.simplon_v2 import ARRAY, COMPRESSED
 from ptynb.acquisition.protocols.swmr import GrowingFile
 from ptynb.acquisition.spool import Spool
+from ptynb.data.source_address import Address, pattern_address
 from ptynb.exceptions import AcquisitionError
 
 LONGEST_LOOK = 0.5
 """Time for which a file that never ends is followed [s]."""
 LONGEST = 600
 """Upper limit of the characters of what is said about a damaged message."""
-
-
-class Kept:
-    """A socket that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[list[bytes]] = []
-        self.place = "nowhere:1"
-
-    def send(self, *parts: Any) -> None:
-        self.sent.append([bytes(part) for part in parts])
-
-    send_last = send
-
-    def close(self) -> None:
-        pass
 
 
 def recording() -> Recording:
@@ -85,18 +72,21 @@ def _sized(part: bytes) -> bytes:
 
 
 def played(make: Callable[[Recording], Player]) -> list[list[bytes]]:
-    """What an emulator of a detector sends."""
-    kept = Kept()
-    with_patch, simplon_players.Pushing = simplon_players.Pushing, lambda host, port: kept  # type: ignore[assignment,misc]
-    try:
-        player = make(recording())
+    """What an emulator of a detector sends by ZeroMQ."""
+    player, sent = make(recording()), list[list[bytes]]()
+
+    def keep(parts: list[zmq.Frame], _: float) -> Message:
+        sent.append([part.bytes for part in parts])
+        return Stray("kept")
+
+    with contextlib.closing(Pulling(pattern_address(player.address), keep)) as source, contextlib.closing(player):
         player.start()
         for number in range(3):
             player.frame(Sending(number))
         player.end()
-    finally:
-        simplon_players.Pushing = with_patch  # type: ignore[misc]
-    return kept.sent
+        while source.poll(0.5):
+            pass
+    return sent
 
 
 def panda() -> list[list[bytes]]:
@@ -149,45 +139,44 @@ def _ntndarray(parser: NtndarrayParser, parts: list[bytes]) -> list[Message]:
     return parser.parse(value, 0.0)
 
 
-def _parsers() -> dict[str, Callable[[list[bytes]], list[Message]]]:
-    simplon, stream2, panda_, array = (
-        SimplonV1Parser(),
-        Stream2Parser(),
-        PandaParser({"y": "INENC1.VAL", "x": "INENC2.VAL"}),
-        NtndarrayParser(),
-    )
-    _ntndarray(array, [])  # the value from before
-    return {
-        "simplon": lambda parts: [simplon.parse(parts, 0.0)],
-        "stream2": lambda parts: [stream2.parse(parts[0], 0.0)],
-        "panda": lambda parts: panda_.parse(parts[0]),
-        "json": lambda parts: [read_json(parts[0])],
-        "ntndarray": lambda parts: _ntndarray(array, parts),
-    }
+@contextlib.contextmanager
+def _parser(kind: str) -> Iterator[Callable[[list[bytes]], list[Message]]]:
+    """What a source of this kind makes of the parts of a message."""
+    if kind == "panda":
+        panda_ = PandaParser({"y": "INENC1.VAL", "x": "INENC2.VAL"})
+        yield lambda parts: panda_.parse(parts[0])
+    elif kind == "pva":
+        array = NtndarrayParser()
+        _ntndarray(array, [])  # the value from before
+        yield lambda parts: _ntndarray(array, parts)
+    else:
+        with contextlib.closing(connect(Address(kind, "127.0.0.1", 9, {}))) as source:
+            assert isinstance(source, Pulling)
+            yield lambda parts: [source.parse([zmq.Frame(part) for part in parts], 0.0)]
 
 
 def parse(path: Path, given: dict[str, Any]) -> None:
     """Parse all messages of a file, and unpack the patterns; raise AcquisitionError for the first damaged one."""
-    parser = _parsers()[given["parser"]]
     damaged: AcquisitionError | None = None
-    for parts in read(path):
-        for message in parser(parts):
-            if isinstance(message, Frame):
-                try:
-                    message.packed.counts()
-                except AcquisitionError as error:
-                    damaged = damaged or error
-            elif isinstance(message, Damaged):
-                assert "\n" not in message.reason, message.reason
-                assert 0 < len(message.reason) <= LONGEST, message.reason
-                damaged = damaged or AcquisitionError(message.reason, code="acquisition.damaged-message")
+    with _parser(given["kind"]) as parser:
+        for parts in read(path):
+            for message in parser(parts):
+                if isinstance(message, Frame):
+                    try:
+                        message.packed.counts()
+                    except AcquisitionError as error:
+                        damaged = damaged or error
+                elif isinstance(message, Damaged):
+                    assert "\n" not in message.reason, message.reason
+                    assert 0 < len(message.reason) <= LONGEST, message.reason
+                    damaged = damaged or AcquisitionError(message.reason, code="acquisition.damaged-message")
     if damaged is not None:
         raise damaged
 
 
 def follow(path: Path, given: dict[str, Any]) -> None:
     """Follow a file as one that may be in writing, for a moment."""
-    source = GrowingFile(path, given.get("patterns"), given.get("uid"), tuple(given.get("positions", ())))
+    source = GrowingFile(Address("file", str(path), 0, given))
     until = time.monotonic() + LONGEST_LOOK
     try:
         while time.monotonic() < until:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import scipy.io
 import tifffile
 
 import ptynb as pt
-from ptynb.acquisition.emulators.simplon_players import SimplonPlayer, Stream2Player
+from ptynb.acquisition.emulators.simplon_players import SimplonPlayer
+from ptynb.data.source_address import SOURCES
 from ptynb.io.checkpoint_file import file_name, save_state
 from tests.fuzz import messages
 from tests.io import layouts, test_checkpoint_file
@@ -166,15 +168,15 @@ def _microscope(case):
     return Seed(written, given={word: value for word, value in all_given.items() if word not in known})
 
 
-def _messages(parser, sent):
-    return Seed(lambda folder: messages.stored(folder / "sent.messages", sent()), "messages", {"parser": parser})
+def _messages(kind, sent):
+    return Seed(lambda folder: messages.stored(folder / "sent.messages", sent()), "messages", {"kind": kind})
 
 
 def _with_lz4(recording):
     return SimplonPlayer(recording, encoding="lz4", detail="basic")
 
 
-PLACES = {"positions": ["entry/positions/y", "entry/positions/x"]}
+PLACES = {"positions": "entry/positions/y,entry/positions/x"}
 SEEDS: dict[str, Seed] = {
     "ptynb's own": Seed(_native),
     "CXI": Seed(_cxi),
@@ -215,13 +217,16 @@ SEEDS: dict[str, Seed] = {
     "a guess of PtychoShelves 7.3": Seed(_guess(problems.write_mat73, "start.mat"), "guess"),
     "a guess of ptynb": Seed(_own, "guess"),
     "a received scan": Seed(messages.received),
-    "messages of Simplon": _messages("simplon", lambda: messages.played(SimplonPlayer)),
-    "messages of Simplon, LZ4": _messages("simplon", lambda: messages.played(_with_lz4)),
-    "messages of stream2": _messages("stream2", lambda: messages.played(Stream2Player)),
+    **{
+        f"messages of {kind}": _messages(kind, partial(messages.played, one.loaded(*one.emulators.values())))
+        for kind, one in SOURCES.items()
+        if one.role == "source" and one.port
+    },
+    "messages of simplon, LZ4": _messages("simplon", lambda: messages.played(_with_lz4)),
     "messages of stream2, LZ4": _messages("stream2", messages.stream2_lz4),
     "messages of PandA": _messages("panda", messages.panda),
-    "messages of JSON": _messages("json", lambda: messages.JSON),
-    "messages of PV Access": _messages("ntndarray", lambda: messages.NTNDARRAY),
+    "messages of JSON": _messages("zmq+json", lambda: messages.JSON),
+    "messages of PV Access": _messages("pva", lambda: messages.NTNDARRAY),
     "a file in writing": Seed(lambda folder: messages.written(folder, "growing"), "follow", PLACES),
     "a file in writing, uid": Seed(lambda folder: messages.written(folder, "uid"), "follow", {"uid": "entry/uid"}),
     "a file in writing, chunks": Seed(lambda folder: messages.written(folder, "chunks"), "follow"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 
 from ptynb.data.engine_records import Change, Epoch
 from ptynb.exceptions import FileError
@@ -77,6 +78,9 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert path.name == "state-00003-017.h5"
     assert_same(load_state(path), state)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with pytest.raises(IsADirectoryError):
+        save_state(state, path.parent)
+    assert [*tmp_path.iterdir()] == [path.parent], "a file that can't be moved to its place is removed"
     assert b"pickle" not in path.read_bytes()
     with h5py.File(path) as file:
         assert file["model/object.parts"].fletcher32
@@ -165,6 +169,9 @@ def test_rows_are_found_by_pattern_in_whatever_file_they_are(tmp_path: Path) -> 
         put(companion(path, rank), image(part, rank))
         if rank == 0:
             with raises("checkpoint.incomplete", "[1]", "state-00003.rank1.h5"):
+                load_state(path)
+            put(companion(path, 1), image(dataclasses.replace(part, token="another moment"), 1))
+            with raises("checkpoint.incomplete", "[1]", "of another moment"):
                 load_state(path)
     state = load_state(path)
     for wanted in ([0, 1, 2], [3, 4], [0, 1, 2, 3, 4]):

@@ -302,7 +302,7 @@ def test_a_run_file_opens_the_near_field(tmp_path: Path, simulated: Scan) -> Non
     layouts.cxidb(tmp_path / "scan.cxi", simulated)
     (tmp_path / "run.yaml").write_text(
         "scan: scan.cxi\nepochs: 1\nresult: result.h5\nload:\n  geometry: near field\n  focus_to_sample: 0.01\n"
-        "cluster:\n  device: cpu\n  engines: 1\n"
+        "cluster:\n  kind: none\n  device: cpu\n"
     )
     assert main.main(["run", str(tmp_path / "run.yaml")]) == 0
     result = pt.load_result(tmp_path / "result.h5")

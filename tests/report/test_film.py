@@ -98,15 +98,15 @@ def test_frames_say_epoch_loss_limits_and_scale(monkeypatch: pytest.MonkeyPatch,
     assert not {"Amplitude of the object"} & {*said}
 
 
-def test_the_probe_keeps_the_phase_that_it_has_at_the_end(tmp_path: Path) -> None:
+def test_the_probe_keeps_the_phase_that_it_has_at_the_end_and_its_lightness(tmp_path: Path) -> None:
     turned = [
-        dataclasses.replace(one, probe=one.probe * np.exp(1j * angle))
-        for one, angle in zip(result().history, (1.0, 2.5), strict=True)
+        dataclasses.replace(result().history[0], epoch=epoch, probe=result().history[0].probe * factor)
+        for epoch, factor in ((2, np.exp(1j)), (6, np.exp(2.5j)), (8, 0.5 * np.exp(2.5j)))
     ]
-    first, last = frames(
-        pt.film(dataclasses.replace(result(), history=tuple(turned)), tmp_path / "run.gif", quantities=["probe"])
-    )
-    np.testing.assert_allclose(first[60:250, 20:240], last[60:250, 20:240], atol=12)
+    made = dataclasses.replace(result(), history=tuple(turned))
+    shown = [frame[60:250, 20:240] for frame in frames(pt.film(made, tmp_path / "run.gif", quantities=["probe"]))]
+    np.testing.assert_allclose(shown[0], shown[1], atol=12)
+    assert shown[2].max() < 0.6 * shown[1].max()
 
 
 def test_a_film_that_is_cancelled_leaves_the_file_before(tmp_path: Path) -> None:

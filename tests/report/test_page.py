@@ -99,9 +99,10 @@ def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
         "recon.run(12)", "halves",
     ):  # fmt: skip
         assert words in told, words
+    assert data_of(tree)["curves"]["loss"]["marks"] == [{"x": [6, 10.0], "text": "1"}], "in the epoch after five of 2 s"
 
 
-def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path):
+def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path, page):
     object = np.stack([field((96, 96), seed) for seed in range(3)])
     settings = {"slices": {"count": 3, "thickness": 4e-7}}
     thick = result(object=object, settings=settings)
@@ -131,8 +132,7 @@ def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path
         for name in ("points", "moves")
     )
     np.testing.assert_allclose(ends - points, moved.arrows() - moved.measured, atol=1e-4)
-    thin = data_of(parsed(pt.report(result(), tmp_path / "thin.html")))
-    assert "cuts" not in thin["viewers"]
+    assert "cuts" not in data_of(parsed(page))["viewers"]
 
 
 def test_the_policy_lets_nothing_in_and_its_hashes_are_those_of_the_parts(page):
@@ -156,7 +156,7 @@ def test_the_policy_lets_nothing_in_and_its_hashes_are_those_of_the_parts(page):
 
 
 def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
-    large = result(object=np.broadcast_to(field((2048, 2048), noise=0.1), (10, 2048, 2048)), modes=8, window=256)
+    large = result(object=np.broadcast_to(field((1400, 1400), noise=0.1), (10, 1400, 1400)), modes=8, window=128)
     page = pt.report(large, tmp_path / "large.html")
     assert 2e6 < page.stat().st_size < 10e6
     tree = parsed(page)
@@ -204,8 +204,8 @@ def test_figures_for_a_paper_can_be_saved_from_the_page(page):
 
 def test_full_keeps_every_pixel(tmp_path):
     one = result((320, 330), modes=14, window=256)
-    small, full = (pt.report(one, tmp_path / f"{full}.html", full=full) for full in (False, True))
-    assert small.stat().st_size < 10e6 < full.stat().st_size
+    full = pt.report(one, tmp_path / "True.html", full=True)
+    assert full.stat().st_size > 10e6
     block = re.search('id="report-data">(.*?)</script>', full.read_text(encoding="utf-8"))
     assert block is not None
     saved = json.loads(block[1])["files"]["object"]
@@ -214,15 +214,12 @@ def test_full_keeps_every_pixel(tmp_path):
     np.testing.assert_array_equal(loaded, one.object)
 
 
-@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_words_are_shown_and_make_no_element(tmp_path, page, hostile):
+def test_hostile_words_are_shown_and_make_no_element(tmp_path, page):
     """As title, comments, names of the scan, of files, engines, settings, changes: the tags are those of a tame one."""
-    import dataclasses
-
-    tame = result()
+    tame, hostile = result(), " ".join(HOSTILE.values())
     given = {
         "title": hostile,
-        "comments": f"# {hostile}\n\n{hostile}\n\n`{hostile}`\n\n    {hostile}\n",
+        "comments": "\n".join(f"# {one}\n\n{one}\n\n`{one}`\n\n    {one}\n" for one in HOSTILE.values()),
         "scan": dataclasses.replace(tame.scan, name=hostile, path=hostile, given={hostile: hostile}),
         "machines": dataclasses.replace(tame.machines, kind=hostile, devices=(hostile,)),
         "settings": {**tame.settings, hostile: hostile, "loss": hostile},
@@ -242,6 +239,7 @@ def test_hostile_words_are_shown_and_make_no_element(tmp_path, page, hostile):
         whole = (tmp_path / f"{number}.html").read_text(encoding="utf-8")
         assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\x00\x1b\x85]", whole)
         assert all(one.get("href", "#").startswith("#") for one in tree.iter())
+        assert not [name for one in tree.iter() for name in one.attrib if name.startswith("on")]
 
 
 def test_comments_are_markdown_whose_links_are_text(tmp_path):
@@ -398,7 +396,7 @@ def test_the_command_writes_beside_the_result(tmp_path, capsys, monkeypatch):
     assert "UTF-8" in capsys.readouterr().err
 
 
-def test_a_run_during_the_scan_says_what_came_when(tmp_path):
+def test_a_run_during_the_scan_says_what_came_when(tmp_path, page):
     times = 1.7e9 + np.array([0.0, 1.0, 2.0, 3.0, 10.0])
     record = pt.Admissions(
         planned=np.zeros((8, 2)),
@@ -411,10 +409,9 @@ def test_a_run_during_the_scan_says_what_came_when(tmp_path):
         ended="aborted <at the beamline>",
         summary={"missing": 3, "duplicates": 2, "damaged": 0},
     )
-    during, before = (
-        text_of(parsed(pt.report(result(admissions=one), tmp_path / "page.html"))) for one in (record, None)
-    )
-    assert "Patterns that came during the run" not in before
+    during = text_of(parsed(pt.report(result(admissions=record), tmp_path / "page.html")))
+    assert "Patterns that came during the run" in during
+    assert "Patterns that came during the run" not in text_of(parsed(page))
     expected = {
         "Planned patterns": "8",
         "Used": "5",

@@ -434,13 +434,18 @@ def test_a_structure_that_engines_refuse_is_undone(recon: pt.Reconstruction, mon
         plain(self, state, settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Loop, "restore", refuse)
+    recon.restore(2)  # to a state that stays, beside which the refused one is written
+    changes, branches, files_before = recon.changes, recon.branches, {one.path for one in recon.checkpoints}
+    with raises("reconstruction.not-reopened", "continues as before", "no room, says the test"):
+        recon.reconfigure(SETTINGS.replace(probe={"modes": 4}))
+    assert {one.path for one in recon.checkpoints} == files_before
     recon.start(500)
     names = [one.path for one in recon.checkpoints]
     with raises("reconstruction.not-reopened", "continues as before", "no room, says the test"):
         recon.reconfigure(SETTINGS.replace(probe={"modes": 4}))
-    assert (recon.state, recon.settings, recon.changes) == ("running", SETTINGS, ())
+    assert (recon.state, recon.settings, recon.changes) == ("running", SETTINGS, changes)
     assert [one.path for one in recon.checkpoints][: len(names)] == names
-    assert [one.name for one in recon.branches] == ["main"]
+    assert [one.name for one in recon.branches] == [one.name for one in branches]
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError("no links")))
         patch.setattr("shutil.copy2", lambda *_: (_ for _ in ()).throw(OSError("no room on the disk")))

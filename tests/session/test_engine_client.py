@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from ptynb.cluster.error_explanations import FAULT
-from ptynb.data.engine_records import Epoch, Failure, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Change, Epoch, Failure, Pictures, RenderRequest, Status
+from ptynb.data.record import STOPPED
 from ptynb.engine.status_publisher import Deliver
 from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.session import engine_client as engine_client_module
@@ -127,6 +128,38 @@ def test_an_older_status_does_not_replace_a_newer_one() -> None:
     engines.deliver(status(2, state="ready"), 0)
     engines.deliver(status(2, number=1, state="running"), 0)
     assert client.status().state == "ready"
+
+
+def replaced(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Other engines, which have made one epoch, in place of the present ones."""
+    others = Told(0)
+    monkeypatch.setattr(others, "follow", lambda receive, *_: receive(status(1), 0))
+    monkeypatch.setattr(client.engines, "reopened", lambda *_: others, raising=False)
+    client.open_from(client.spec, Path("state-00000.h5"), None, None)
+    return others
+
+
+def test_a_status_of_replaced_engines_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 answers while they are replaced."""
+    client, engines = linked()
+
+    def answer(*_: Any, **__: Any) -> tuple[Pictures, Status]:
+        replaced(client, monkeypatch)
+        return PICTURES, status(5)
+
+    monkeypatch.setattr(engines, "call", answer)
+    client.look_at(RenderRequest())
+    assert (numbers(client), client.status().epoch) == ([1], 1)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_other_engines_continue_a_run_unless_it_was_stopped(stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, engines = linked(0)
+    engines.deliver(status(2), 0)
+    client.begin(7)
+    changes = (Change(3, 0, STOPPED, 9, "the loss decreased by 0.1%"),) if stopped else ()
+    engines.deliver(status(3, known=2, changes=changes), 2)
+    assert replaced(client, monkeypatch).asked == ([] if stopped else [(0, "command")])
 
 
 def test_only_busy_engines_that_are_silent_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:

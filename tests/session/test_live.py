@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.acquisition.emulators.playback import Faults, order
+from ptynb.acquisition.emulators.faults import Faults
+from ptynb.acquisition.emulators.playback import order
 from ptynb.data.scan import Scan
 from ptynb.loading import arrival_watch
 from ptynb.settings.recipe import Stage

@@ -176,11 +176,12 @@ def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(t
         "mask": "entry/mask",
         "step": (1e-7, 2e-7),
     }
-    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--distance", "2", "--energy", "9e3", "--raster", "3", "4"])
+    options = "--start s.h5 --distance 2 --energy 9e3 --raster 3 4"
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), *options.split()])
     changed = plan_of(chosen).load.arguments
     assert changed == {**words, "distance": 2.0, "energy": 9e3, "raster": (3, 4)}
     command = resume_command("ptynb run", chosen)
-    assert command.endswith("--raster 3 4 --energy 9000.0 --distance 2.0 --resume")
+    assert command.endswith("--start s.h5 --raster 3 4 --energy 9000.0 --distance 2.0 --resume")
     assert plan_of(parsed(command.split()[1:])).load.arguments == changed
 
 
@@ -198,11 +199,13 @@ def test_several_scans_have_options_of_their_own_and_paths_relative_to_the_file(
     assert plan.options_of(second).arguments == {"rotation": 0.1, "step": (1e-7, 1e-7), "energy": 8e3}
 
     monkeypatch.chdir(tmp_path)
-    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--scan", "c.h5", "--scan", "d.h5", "--share", "probe"])
+    options = (
+        "--scan c.h5 --scan d.h5 --share probe --epochs 7 --result r.h5 --keep k --pictures 2.0 "
+        "--device cpu --threads 2 --on-failure pause --cluster local --engines 2"
+    )
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), *options.split()])
     assert [one.file for one in plan_of(chosen).scan] == [tmp_path / "c.h5", tmp_path / "d.h5"]
-    command = resume_command("ptynb run", chosen)
-    assert "--scan c.h5 --scan d.h5 --share probe" in command
-    assert plan_of(parsed(command.split()[1:])) == plan_of(chosen)
+    assert resume_command("ptynb run", chosen) == f"ptynb run {tmp_path}/run.yaml {options} --resume"
     assert [one.file for one in read(f"{LEAST}scan: {{file: e.h5, load: }}".replace("scan: a.h5\n", "")).scan] == [
         tmp_path / "e.h5"
     ]

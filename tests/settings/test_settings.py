@@ -218,6 +218,7 @@ def test_changes_between_settings_lead_from_one_to_the_other(before, after):
 def test_a_part_moves_in_its_epochs_only():
     part = Object(learning_rate=0.1, start_epoch=3, end_epoch=5)
     assert [epoch for epoch in range(1, 9) if part.moves(epoch)] == [3, 4, 5]
+    assert Object(learning_rate=0.1, start_epoch=3, end_epoch=3).moves(3)
     assert not Object(learning_rate=0).moves(1)
 
 

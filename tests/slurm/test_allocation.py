@@ -14,11 +14,14 @@ import pytest
 import ptynb as pt
 from ptynb.cluster.engine_main import complete
 from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.launcher import begin
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, clean
 from ptynb.cluster.launchers.slurm_commands import JobState, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
+from ptynb.cluster.lifetime.watchdog import marked, marked_engines
 from ptynb.settings.cluster_options import ClusterSection, SlurmCluster
 from tests.raising import raises
+from tests.slurm.runs import until
 
 
 @pytest.mark.parametrize("time", ["", "90", "2-12:30:00"])
@@ -235,3 +238,19 @@ def test_a_surrounding_step_leaves_no_trace_in_what_is_asked() -> None:
     environment = {"SLURM_NTASKS": "7", "SLURM_CONF": "/etc/x", "SQUEUE_FORMAT": "%i", "PMIX_RANK": "1",
                    "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}  # fmt: skip
     assert clean(environment) == {"SLURM_CONF": "/etc/x", "SBATCH_ACCOUNT": "beam", "PATH": "/bin"}
+
+
+def test_a_controller_inside_a_step_is_not_taken_for_its_first_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "0")  # of the notebook
+    name = f"ptynb-{tmp_path.name}"
+    controller = begin(["sleep", "60"], name, tmp_path / "log/controller.log")
+    engine = begin(["env", "SLURM_PROCID=0", "sleep", "60"], name, tmp_path / "log/a.log")
+    again = begin(["env", "SLURM_PROCID=0", "PTYNB_RANK=1", "sleep", "60"], name, tmp_path / "log/b.log")
+    until(lambda: len(marked_engines(name)) == 2)
+    found = [[pid for pid, _ in marked_engines(name, rank)] for rank in ("0", "1", "2")]
+    assert (found, len(marked(name))) == ([[engine.pid], [again.pid], []], 3)
+    for process in (controller, engine, again):
+        process.kill()
+        process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -179,6 +180,31 @@ def test_a_killed_engine_takes_no_other_with_it_and_starts_again_where_it_was(ru
     until(lambda: run.launcher.dead() == [0, 1, 2, 3], 5)
 
 
+def test_engines_begin_in_the_script_of_a_site_also_when_started_again_or_in_the_present_job(
+    runs: Callable[..., Run], job: str, tmp_path: Path
+) -> None:
+    template = tmp_path / "site.sh"
+    template.write_text(
+        "#!/bin/bash\n{header}\n#SBATCH --comment=site\nbeams=(6 7)\nexport BEAM=${beams[1]}\n{command}\n"
+    )
+    for present in ("", job):
+        run = runs(SlurmCluster(nodes=1, cpus_per_engine=1, engines_per_node=2, template=str(template)), present)
+        engines = run.start()
+        assert [engines[rank]["BEAM"] for rank in (0, 1)] == ["7", "7"]
+        os.kill(int(engines[1]["pid"]), signal.SIGKILL)
+        until(lambda run=run: run.launcher.dead() == [1], 5)
+        run.launcher.start([1])
+        until(lambda run=run: len(run.came()) == 3)
+        [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]
+        assert (fresh["BEAM"], fresh["PTYNB_LOCALID"]) == ("7", "1")
+        assert run.launcher.dead() == []
+        if not present:
+            assert "Comment=site" in slurm_commands.ask("scontrol", "show", "job", "--oneliner", run.launcher.job)
+        run.launcher.stop()
+        until(lambda run=run: not any(map(alive, run.came())))
+        shutil.rmtree(run.folder / "came")
+
+
 def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) -> None:
     run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1))
     engines = run.start()
@@ -196,6 +222,8 @@ def test_a_lost_node_leaves_the_engines_of_the_others(runs: Callable[..., Run]) 
 def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> None:
     run = runs(SlurmCluster(nodes=2))
     engines = run.start()
+    os.kill(int(engines[1]["pid"]), signal.SIGKILL)
+    until(lambda: run.launcher.dead() == [1], 5)
     slurm_commands.ask("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     until(run.launcher.failed)
     assert "failed (its first node, where its script runs, was lost" in run.launcher.failed()
@@ -205,6 +233,9 @@ def test_with_its_first_node_the_whole_job_is_lost(runs: Callable[..., Run]) -> 
     until(lambda: not any(map(alive, engines.values())))
     run.launcher.start([0, 1])  # all of them: a new job, once its nodes are back
     until(lambda: len(run.came()) == 4, 20)
+    other = taken_over(run)
+    assert other.dead() == run.launcher.dead() == []
+    assert not other.failed()
 
 
 def test_the_time_limit_is_named(nodes: Slurm, limited: Run) -> None:
@@ -272,6 +303,14 @@ def test_an_engine_that_does_not_listen_is_ended(runs: Callable[..., Run]) -> No
     assert alive(engines[1])
 
 
+def taken_over(run: Run) -> SlurmLauncher:
+    """The launcher of another process."""
+    described = json.loads(json.dumps(run.launcher.describe()))
+    other = SlurmLauncher.again(plan_cluster(4, "cpu", (), 4), described, NAME, run.folder)
+    other.join({}, {})
+    return other
+
+
 @pytest.mark.parametrize("within", [False, True])
 def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: bool) -> None:
     run = runs(SlurmCluster(nodes=2, engines_per_node=2, cpus_per_engine=1), job if within else "")
@@ -283,9 +322,7 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
     until(lambda: len(run.came()) == 5)
     record = run.launcher.record()
     runtime_dir.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
-    plan = plan_cluster(4, "cpu", (), 4)
-    other = SlurmLauncher.again(plan, json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
-    other.join({}, {})
+    other = taken_over(run)
     assert other.record() == record
     assert other.dead() == [1]
     [fresh] = [one for one in run.came() if "PTYNB_RANK" in one]

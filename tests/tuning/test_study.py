@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -227,6 +228,10 @@ def test_the_frc_is_that_of_the_halves(small: Scan, tmp_path: Path) -> None:
             results.append(recon.result)
     score = study.trials[0].score
     assert score == pytest.approx(frc_score(*results), abs=1e-6)
+    cut, other = np.array([3, 1]), results[1]
+    field = other.object[..., cut[0] :, cut[1] :]
+    elsewhere = replace(other, object=field, positions=other.positions - cut, origin=tuple(other.origin + cut))
+    assert score == pytest.approx(frc_score(results[0], elsewhere), abs=1e-6)
     assert score is not None
     assert 0 < score < 0.8
     assert frc_score(results[0], results[0]) == pytest.approx(0, abs=1e-6)

@@ -9,10 +9,6 @@ const ICONS = {
   zoomIn: `${GLASS}M5 7h4M7 5v4`,
   whole: "M2 5V2h3M11 2h3v3M14 11v3h-3M5 14H2v-3M5.5 5.5h5v5h-5z",
   fullScreen: "M9.5 6.5L14 2M10 2h4v4M6.5 9.5L2 14M2 10v4h4",
-  profile: "M1.5 12.5h2.5l2-9 2.5 7 2-4 1.5 6h2.5",
-  rectangle: "M2 3.5h12v9H2z",
-  ellipse: "M14.5 8a6.5 4.7 0 1 1-13 0a6.5 4.7 0 1 1 13 0",
-  ruler: "M1.5 11.3l9.8-9.8 3.2 3.2-9.8 9.8zM4.4 8.4l1.6 1.6M6.8 6l2.2 2.2M9.2 3.6l1.6 1.6",
   remove: "M3.5 3.5l9 9M12.5 3.5l-9 9",
   spectrum: "M8 7.2v1.6M7.2 8h1.6M11.5 8a3.5 3.5 0 1 1-7 0a3.5 3.5 0 1 1 7 0M14.7 8a6.7 6.7 0 1 1-13.4 0a6.7 6.7 0 1 1 13.4 0",
   pair: "M1.5 3h13v10h-13zM8 1v14M10 6l2 2-2 2M6 6L4 8l2 2",
@@ -26,15 +22,15 @@ const ICONS = {
   code: "M5 4L1.5 8 5 12M11 4l3.5 4-3.5 4M9.2 2.8L6.8 13.2",
 };
 
-/** @type {(name: keyof typeof ICONS) => SVGElement} */
+/** @type {(name: keyof typeof ICONS | `M${string}`) => SVGElement} */
 function icon(name) {
   const svg = drawn("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "ptynb-icon" });
-  svg.append(drawn("path", { d: ICONS[name] }));
+  svg.append(drawn("path", { d: ICONS[/** @type {keyof typeof ICONS} */ (name)] ?? name }));
   return svg;
 }
 
-/** A button with an icon; key: what does the same, if a picture or a tool has the focus.
- * @type {(name: keyof typeof ICONS, label: string, key: string, act: () => void) => HTMLButtonElement} */
+/** A button with an icon, by its name or its path; key: what does the same, if a picture or a tool has the focus.
+ * @type {(name: keyof typeof ICONS | `M${string}`, label: string, key: string, act: () => void) => HTMLButtonElement} */
 export function iconButton(name, label, key, act) {
   const made = make("button", "ptynb-icon-button", { type: "button", title: key ? `${label} (${key})` : label });
   made.setAttribute("aria-label", label);

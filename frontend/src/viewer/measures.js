@@ -1,11 +1,20 @@
-// Measurements from the levels of a picture: profile, statistics, length; their text, plot and line of Python. A
-// measurement is {kind, picture, start, stop, width}; start and stop are [y, x] in pixels of the array.
+// Measurements from the levels of a picture: profile, statistics, length; their tools, drawing, text and line of
+// Python. A measurement is {kind, picture, start, stop, width}; start and stop are [y, x] in pixels of the array.
 
 import { areaText, lengthText, numberText, within } from "../numbers.js";
-import { distanceOf, pointOf } from "./geometry.js";
+import { distanceOf, pointOf, toScreen } from "./geometry.js";
+import { ACCENT, drawLabel, edged, line } from "./overlay.js";
 
-/** @import { Ends, Grid, Measure, Part, Picture, Point, Profile, Statistics } from "../types" */
+/** @import { Context, Ends, Grid, Measure, Part, Picture, Place, Point, Profile, Size, Statistics } from "../types" */
 
+/** Name, as in `TOOLS` of viewer.py, label and key of each tool, and its icon on 16 x 16 units.
+ * @type {[string, string, string, `M${string}`][]} */
+export const TOOLS = [
+  ["profile", "Line profile", "L", "M1.5 12.5h2.5l2-9 2.5 7 2-4 1.5 6h2.5"],
+  ["rectangle", "Statistics of a rectangle", "R", "M2 3.5h12v9H2z"],
+  ["ellipse", "Statistics of an ellipse", "O", "M14.5 8a6.5 4.7 0 1 1-13 0a6.5 4.7 0 1 1 13 0"],
+  ["ruler", "Ruler: length and angle", "D", "M1.5 11.3l9.8-9.8 3.2 3.2-9.8 9.8zM4.4 8.4l1.6 1.6M6.8 6l2.2 2.2M9.2 3.6l1.6 1.6"],
+];
 /** @type {Record<string, string>} */
 const AREAS = { rectangle: "Rectangle", ellipse: "Ellipse" };
 
@@ -23,8 +32,8 @@ export function profileOf({ levels, values, width, height, reduction }, from, to
     const [row, column] = [y / reduction - 0.5, x / reduction - 0.5];
     const [top, left] = [Math.floor(row), Math.floor(column)];
     const [below, right] = [row - top, column - left];
-    /** @type {(line: number) => number} */
-    const across = (line) => (1 - right) * at(line, left) + right * at(line, left + 1);
+    /** @type {(edge: number) => number} */
+    const across = (edge) => (1 - right) * at(edge, left) + right * at(edge, left + 1);
     return (1 - below) * across(top) + below * across(top + 1);
   };
   const found = { distances: new Float64Array(count), values: new Float64Array(count) };
@@ -65,6 +74,37 @@ export function statisticsOf({ levels, values, width, height, reduction }, from,
   const most = values[255 - [...counts].reverse().findIndex((count) => count > 0)];
   const clipped = [counts[0] > 0, counts[255] > 0];
   return { mean, deviation: Math.sqrt(square), least, most, pixels: pixels * reduction ** 2, clipped };
+}
+
+/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length.
+ * @type {(context: Context, place: Place, room: Size, measure: Measure, pixelSize?: Ends | null) => void} */
+export function drawMeasure(context, place, room, { kind, start, stop, width = 1 }, pixelSize) {
+  const [from, to] = [start, stop].map(([y, x]) => toScreen(place, { y, x }));
+  const wide = kind === "profile" && width > 1 ? (width * place.scale) / 2 : 0;
+  const long = Math.hypot(to.x - from.x, to.y - from.y) || 1;
+  const aside = { x: (-(to.y - from.y) / long) * wide, y: ((to.x - from.x) / long) * wide };
+  line(context, () => {
+    if (kind === "rectangle") {
+      context.rect(from.x, from.y, to.x - from.x, to.y - from.y);
+    } else if (kind === "ellipse") {
+      const [high, half] = [Math.abs(to.y - from.y) / 2, Math.abs(to.x - from.x) / 2];
+      context.ellipse((from.x + to.x) / 2, (from.y + to.y) / 2, half, high, 0, 0, 2 * Math.PI);
+    } else {
+      for (const side of wide ? [-1, 1] : [0]) {
+        context.moveTo(from.x + side * aside.x, from.y + side * aside.y);
+        context.lineTo(to.x + side * aside.x, to.y + side * aside.y);
+      }
+    }
+  }, 1.5, ACCENT);
+  for (const [extra, style] of edged(3, ACCENT)) {
+    context.fillStyle = style;
+    const side = 6 + extra;
+    for (const end of [from, to]) context.fillRect(end.x - side / 2, end.y - side / 2, side, side);
+  }
+  if (kind !== "ruler") return;
+  const { length, pixels } = distanceOf(pointOf(start), pointOf(stop), pixelSize);
+  const text = length === null ? `${Number(pixels.toPrecision(3))} px` : lengthText(length);
+  drawLabel(context, room, { y: Math.max(from.y, to.y), x: (from.x + to.x) / 2 }, text);
 }
 
 /** The words for a measurement in a picture.

@@ -1,10 +1,10 @@
-// Overlay of a picture: points and their displacements, cross, strokes and brush, measurements, scale bar. Everything has a light
+// Overlay of a picture: points and their displacements, cross, strokes and brush, scale bar. Everything has a light
 // and a dark edge, so that it is visible on any colour.
 
-import { lengthText, within } from "../numbers.js";
-import { distanceOf, pointOf, toScreen } from "./geometry.js";
+import { within } from "../numbers.js";
+import { toScreen } from "./geometry.js";
 
-/** @import { Aim, Context, Ends, Marks, Measure, Place, Point, Size, Stroke } from "../types" */
+/** @import { Aim, Context, Marks, Place, Point, Size, Stroke } from "../types" */
 
 const LIGHT = "#ffffff";
 const DARK = "rgba(0, 0, 0, 0.75)";
@@ -15,7 +15,7 @@ const HOLE = 6;
 
 /** A dark edge, and what is drawn over it: how much each is wider, and its colour.
  * @type {(edge: number, colour: string) => [number, string][]} */
-const edged = (edge, colour) => [[edge, DARK], [0, colour]];
+export const edged = (edge, colour) => [[edge, DARK], [0, colour]];
 
 /** @type {(context: Context, draw: () => void, width: number, colour: string) => void} */
 export function line(context, draw, width, colour) {
@@ -147,37 +147,6 @@ export function drawDivider(context, room, at) {
     context.moveTo(at * room.width, 0);
     context.lineTo(at * room.width, room.height);
   }, 1.5, LIGHT);
-}
-
-/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length.
- * @type {(context: Context, place: Place, room: Size, measure: Measure, pixelSize?: Ends | null) => void} */
-export function drawMeasure(context, place, room, { kind, start, stop, width = 1 }, pixelSize) {
-  const [from, to] = [start, stop].map(([y, x]) => toScreen(place, { y, x }));
-  const wide = kind === "profile" && width > 1 ? (width * place.scale) / 2 : 0;
-  const long = Math.hypot(to.x - from.x, to.y - from.y) || 1;
-  const aside = { x: (-(to.y - from.y) / long) * wide, y: ((to.x - from.x) / long) * wide };
-  line(context, () => {
-    if (kind === "rectangle") {
-      context.rect(from.x, from.y, to.x - from.x, to.y - from.y);
-    } else if (kind === "ellipse") {
-      const [high, half] = [Math.abs(to.y - from.y) / 2, Math.abs(to.x - from.x) / 2];
-      context.ellipse((from.x + to.x) / 2, (from.y + to.y) / 2, half, high, 0, 0, 2 * Math.PI);
-    } else {
-      for (const side of wide ? [-1, 1] : [0]) {
-        context.moveTo(from.x + side * aside.x, from.y + side * aside.y);
-        context.lineTo(to.x + side * aside.x, to.y + side * aside.y);
-      }
-    }
-  }, 1.5, ACCENT);
-  for (const [extra, style] of edged(3, ACCENT)) {
-    context.fillStyle = style;
-    const side = 6 + extra;
-    for (const end of [from, to]) context.fillRect(end.x - side / 2, end.y - side / 2, side, side);
-  }
-  if (kind !== "ruler") return;
-  const { length, pixels } = distanceOf(pointOf(start), pointOf(stop), pixelSize);
-  const text = length === null ? `${Number(pixels.toPrecision(3))} px` : lengthText(length);
-  drawLabel(context, room, { y: Math.max(from.y, to.y), x: (from.x + to.x) / 2 }, text);
 }
 
 /** A text on a dark ground, below a point, within the pane.

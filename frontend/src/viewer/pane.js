@@ -6,6 +6,7 @@ import { ContrastBox } from "./contrast.js";
 import { placed, scaleBarOf, toArray, WHOLE } from "./geometry.js";
 import { complexText, levelValue, narrowed, stretched } from "./levels.js";
 import { MeasureBox } from "./measure_box.js";
+import { drawMeasure } from "./measures.js";
 import {
   drawBrush,
   drawCross,
@@ -13,7 +14,6 @@ import {
   drawDivider,
   drawLabel,
   drawMarks,
-  drawMeasure,
   drawScaleBar,
   drawStrokes,
 } from "./overlay.js";

@@ -3,6 +3,7 @@
 import { choiceField, make, numberField, press, write } from "../elements.js";
 import { FigureBox } from "./figure.js";
 import { iconButton, labelledButton } from "./icons.js";
+import { TOOLS } from "./measures.js";
 import { alikeNames, PAIRINGS } from "./pair.js";
 import { KEYS } from "./pane.js";
 
@@ -12,13 +13,6 @@ const MOUSE =
   "The wheel zooms a picture that was clicked or has the focus, and any with Ctrl held; elsewhere it scrolls the page. " +
   "Dragging moves, or draws with the tool that is chosen (with Shift it moves), a double click shows all of it. " +
   "With a tool, Enter sets its two ends at the cross, Escape puts it away. ";
-/** @type {["profile" | "rectangle" | "ellipse" | "ruler", string, string][]} */
-const TOOLS = [
-  ["profile", "Line profile", "L"],
-  ["rectangle", "Statistics of a rectangle", "R"],
-  ["ellipse", "Statistics of an ellipse", "O"],
-  ["ruler", "Ruler: length and angle", "D"],
-];
 /** @type {Ends} */
 const AUTOMATIC = [0.5, 99.5];
 
@@ -74,8 +68,8 @@ export function makeToolbar(board) {
   const help = tool("keys", "Keys and mouse", "H", () => board.toggle("help"));
   const full = tool("fullScreen", "Full screen", "F", () => board.fullScreen());
   /** @type {[string, HTMLButtonElement][]} */
-  const measures = TOOLS.map(([name, label, key]) => {
-    return [name, tool(name, label, key, () => board.says("tool", board.get("tool") === name ? "" : name))];
+  const measures = TOOLS.map(([name, label, key, path]) => {
+    return [name, tool(path, label, key, () => board.says("tool", board.get("tool") === name ? "" : name))];
   });
   const remove = tool("remove", "Remove the measurement", "Delete", () => board.says("measure", {}));
   const groups = [

@@ -121,20 +121,17 @@ function SourceRow({ element }) {
  * @type {(given: { element: Element<ListenValues> }) => VNode} */
 function PlanPage({ element }) {
   const fields = elementOf(element, element.use().fields);
+  const { fields: described, line } = /** @type {OptionValues} */ (fields.use());
   return (
     <>
       <div class="ptynb-columns">
         <div>
-          <p class="ptynb-addresses ptynb-small">
-            Addresses: <code>stream2://host:31001</code>, <code>simplon://host:9999</code> (Dectris),{" "}
-            <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing: <code>scan.h5</code>,{" "}
-            <code>scan_master.h5</code>. Options follow a question mark: <code>scan.h5?patterns=entry/data/data</code>.
-          </p>
+          <p class="ptynb-addresses ptynb-small">{described.find(({ name }) => name === "source")?.about}</p>
           <OptionFields class="ptynb-plan" element={fields} names={PLAN} />
         </div>
         <OptionFields element={fields} names={MEASUREMENT} />
       </div>
-      <PythonLine text={fields.use().line} />
+      <PythonLine text={line} />
     </>
   );
 }

@@ -23,11 +23,11 @@ class SwmrPlayer(Player):
 
     layout: "growing": the dataset becomes longer with each pattern; "fixed": it has its size from the beginning; "uid":
     the same, with a dataset of unique ids, and chunks that are there from the beginning; "chunks": several patterns
-    in a chunk. late: time after which positions follow their patterns [s].
+    in a chunk.
     """
 
-    def __init__(self, recording: Recording, path: Path, layout: Layout = "growing", late: float = 0.0) -> None:
-        self._recording, self._path, self._layout, self._late = recording, path, layout, late
+    def __init__(self, recording: Recording, path: Path, layout: Layout = "growing") -> None:
+        self._recording, self._path, self._layout = recording, path, layout
         self._waiting: list[tuple[float, int]] = []
         self._file: h5py.File | None = None
         self.address = f"{path}?uid=entry/uid" if layout == "uid" else str(path)
@@ -73,7 +73,7 @@ class SwmrPlayer(Player):
         if self._layout == "uid":
             self._uid[number] = number + 1
             self._uid.flush()
-        self._waiting.append((time.monotonic() + self._late, number))
+        self._waiting.append((time.monotonic() + self.late_positions, number))
         self._write_positions(time.monotonic())
 
     def stray(self, number: int) -> None:

@@ -15,50 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import pack_bslz4
+from ptynb.acquisition.emulators.faults import Faults
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError, ScanError
+from ptynb.exceptions import ScanError
 
 CACHED = 256
 """Compressed patterns that are kept, for duplicates."""
 POSITIONS_AT_ONCE = 0.05
 """Time whose positions are sent together [s]."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """What goes wrong.
-
-    drop: fraction of the patterns that are not sent. duplicate: fraction that is sent again, and differ: fraction that
-    is sent again with other counts. shuffle: how many places later than in order patterns are sent. stall: time in the
-    middle without patterns [s]. abort: fraction after which the series is ended. kill: fraction after which this
-    process kills itself. late_positions: time after which positions follow their patterns [s]. stray: messages of a
-    previous series that come first. endless: nothing is sent after the last pattern, and connections stay open.
-    garbage: fraction of patterns after which bytes without a meaning are sent. seed: of the random choices.
-    """
-
-    drop: float = 0.0
-    duplicate: float = 0.0
-    differ: float = 0.0
-    shuffle: int = 0
-    stall: float = 0.0
-    abort: float | None = None
-    kill: float | None = None
-    late_positions: float = 0.0
-    stray: int = 0
-    endless: bool = False
-    garbage: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("drop", "duplicate", "differ", "garbage", "abort", "kill"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise InvalidValueError(f"{name} is {value}; expected a fraction.", code="argument.invalid-value")
-        for name in ("shuffle", "stall", "late_positions", "stray"):
-            if not 0 <= getattr(self, name) <= 1e6:
-                raise InvalidValueError(
-                    f"{name} is {getattr(self, name)}; expected at least 0.", code="argument.invalid-value"
-                )
 
 
 @dataclass(frozen=True)
@@ -115,9 +79,13 @@ class Recording:
 
 
 class Player(ABC):
-    """Sends a recording by one protocol. `address` is what `ptynb.listen` is given."""
+    """Sends a recording by one protocol. `address` is what `ptynb.listen` is given.
+
+    late_positions: time after which positions follow their patterns, of what sends both [s].
+    """
 
     address: str
+    late_positions: float = 0.0
 
     @abstractmethod
     def start(self) -> None:
@@ -164,7 +132,7 @@ class PositionPlayer(ABC):
 
 def play(player: Player, count: int, rate: float, faults: Faults, positions: PositionPlayer | None = None) -> None:
     """Send `count` patterns at `rate` [1/s], or as fast as they are taken (0), and their positions beside them."""
-    steps = order(count, faults)
+    steps, player.late_positions = order(count, faults), faults.late_positions
     follower, beside = None, ThreadPoolExecutor(1, "ptynb-positions")
     try:
         for number in range(faults.stray):

@@ -6,11 +6,14 @@ import time
 from typing import Any, Literal
 
 import numpy as np
+from p4p import Value
+from p4p.nt import NTNDArray
+from p4p.server import Server
+from p4p.server.thread import SharedPV
 
 from ptynb.acquisition.compression import pack_lz4
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.protocols.pva import SCALAR_TYPES
-from ptynb.exceptions import AcquisitionError
 
 PV = "PTYNB:Pva1:Image"
 NAMES = {
@@ -36,16 +39,6 @@ class PvaPlayer(Player):
         codec: Literal["", "lz4", "bslz4"] = "",
         first: int = 1,
     ) -> None:
-        try:
-            from p4p import Value
-            from p4p.nt import NTNDArray
-            from p4p.server import Server
-            from p4p.server.thread import SharedPV
-        except ImportError:
-            raise AcquisitionError(
-                "The emulator of PV Access needs p4p, which is not installed: pip install 'ptynb[pva]'.",
-                code="package.not-installed",
-            ) from None
         self._recording, self._codec, self._first = recording, codec, first
         kind = NTNDArray.buildType()
         self._value = lambda content: Value(kind, content)

@@ -19,10 +19,18 @@ import numpy as np
 
 from ptynb.acquisition.compression import damaged
 from ptynb.acquisition.messages import Damaged, MeasuredPositions, Message, SeriesEnded, parsed_json, whole
+from ptynb.acquisition.protocols.pulling import Pulling
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 
 LONGEST = 2**24
 """Most bytes of a message."""
+
+
+def open_json(address: Address) -> Pulling:
+    """Connect to who pushes, or publishes, positions."""
+    subscribe = address.options.get("pattern") == "sub"
+    return Pulling(address, lambda parts, _: read_json(parts[-1].bytes), subscribe=subscribe)
 
 
 def read_json(octets: bytes) -> Message:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import damaged
 from ptynb.acquisition.messages import MOST_PATTERNS, LiveSource, MeasuredPositions, Message, SeriesEnded
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 from ptynb.io.reading.hdf5_reading import factor
 from ptynb.text import in_one_line
@@ -39,12 +40,12 @@ LETTERS = {axis: re.compile(rf"(?:^|[._\W]){axis}(?:$|[._\W])", re.IGNORECASE) f
 
 
 class Panda(LiveSource):
-    """A PandA's data port. options: names of the fields "y", "x" and, optionally, "number" ("INENC1.VAL.Mean")."""
+    """A PandA's data port, with names of the fields ("INENC1.VAL.Mean") as options "y", "x" and "number"."""
 
-    def __init__(self, host: str, port: int, options: dict[str, str]) -> None:
-        self._place = f"{host}:{port}"
+    def __init__(self, address: Address) -> None:
+        self._place = f"{address.place}:{address.port}"
         try:
-            self._socket = socket.create_connection((host.strip("[]"), port), timeout=CONNECTING)
+            self._socket = socket.create_connection((address.place.strip("[]"), address.port), timeout=CONNECTING)
             self._socket.sendall(REQUEST)
         except OSError as error:
             raise AcquisitionError(
@@ -52,7 +53,7 @@ class Panda(LiveSource):
                 "right, and is PandA switched on?",
                 code="acquisition.source-lost",
             ) from None
-        self._parser = PandaParser(options)
+        self._parser = PandaParser(address.options)
 
     def poll(self, timeout: float) -> list[Message]:
         """Return the positions that have come."""

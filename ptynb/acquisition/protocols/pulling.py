@@ -8,6 +8,7 @@ from collections.abc import Callable
 import zmq
 
 from ptynb.acquisition.messages import LiveSource, Message
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 
 WAITING = 16
@@ -19,15 +20,15 @@ MOST_AT_ONCE, BYTES_AT_ONCE = 64, 2**24
 
 
 class Pulling(LiveSource):
-    """Messages from tcp://host:port, which binds; ZeroMQ connects again by itself.
+    """Messages from the host and port of an address, which binds; ZeroMQ connects again by itself.
 
     parse: makes a message of the parts of one and of the time of its arrival [s since 1970].
     """
 
     def __init__(
-        self, host: str, port: int, parse: Callable[[list[zmq.Frame], float], Message], *, subscribe: bool = False
+        self, address: Address, parse: Callable[[list[zmq.Frame], float], Message], *, subscribe: bool = False
     ) -> None:
-        self._parse = parse
+        self.parse, place = parse, f"tcp://{address.place}:{address.port}"
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.SUB if subscribe else zmq.PULL)
         if subscribe:
@@ -37,11 +38,11 @@ class Pulling(LiveSource):
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IPV6, 1)
         try:
-            self._socket.connect(f"tcp://{host}:{port}")
+            self._socket.connect(place)
         except zmq.ZMQError as error:
             self.close()
             raise AcquisitionError(
-                f"tcp://{host}:{port} is no address that can be connected to ({error}).",
+                f"{place} is no address that can be connected to ({error}).",
                 code="acquisition.source-lost",
             ) from None
 
@@ -56,7 +57,7 @@ class Pulling(LiveSource):
                     octets += sum(map(len, found[-1]))
             except zmq.Again:
                 pass
-        return [self._parse(parts, time.time()) for parts in found]
+        return [self.parse(parts, time.time()) for parts in found]
 
     def close(self) -> None:
         """Close the connection."""

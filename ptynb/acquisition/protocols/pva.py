@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from p4p.client.thread import Context
 
 from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
@@ -33,6 +34,7 @@ from ptynb.acquisition.messages import (
     image_shape,
     whole,
 )
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
@@ -48,22 +50,16 @@ LARGEST_ID = 2**31 - 1
 
 
 class PvAccess(LiveSource):
-    """A PV. first: uniqueId of the first pattern; None: that of the first one that comes. server: host:port."""
+    """A PV. Without the option "first" it is that of the first pattern that comes."""
 
-    def __init__(self, name: str, first: int | None = None, server: str | None = None) -> None:
-        try:
-            from p4p.client.thread import Context
-        except ImportError:
-            raise AcquisitionError(
-                f"pva://{name} is read through p4p, which is not installed: pip install 'ptynb[pva]'.",
-                code="package.not-installed",
-            ) from None
+    def __init__(self, address: Address) -> None:
+        first, server = address.options.get("first"), address.options.get("server")
         self._values: queue.Queue[Any] = queue.Queue(WAITING)
         self._closed = False
-        self._parser = NtndarrayParser(first)
+        self._parser = NtndarrayParser(None if first is None else int(first))
         at_server = {"EPICS_PVA_NAME_SERVERS": server, "EPICS_PVA_AUTO_ADDR_LIST": "NO", "EPICS_PVA_ADDR_LIST": ""}
         self._context = Context("pva", conf=at_server if server else None, useenv=server is None, nt=False)
-        self._monitor = self._context.monitor(name, self._take, request=REQUEST, notify_disconnect=True)
+        self._monitor = self._context.monitor(address.place, self._take, request=REQUEST, notify_disconnect=True)
 
     def poll(self, timeout: float) -> list[Message]:
         """Return the patterns that have come."""

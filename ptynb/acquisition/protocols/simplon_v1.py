@@ -31,12 +31,19 @@ from ptynb.acquisition.messages import (
     positive,
     whole,
 )
+from ptynb.acquisition.protocols.pulling import Pulling
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
 LONGEST_JSON = 2**20
 """Most bytes of a part that is JSON."""
 ENCODING = re.compile(r"(bs(8|16|32))?-?(lz4)?(<|>)?")
+
+
+def open_simplon(address: Address) -> Pulling:
+    """Connect to a detector."""
+    return Pulling(address, SimplonV1Parser().parse)
 
 
 class SimplonV1Parser:

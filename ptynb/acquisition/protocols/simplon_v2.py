@@ -31,6 +31,8 @@ from ptynb.acquisition.messages import (
     positive,
     whole,
 )
+from ptynb.acquisition.protocols.pulling import Pulling
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
@@ -44,6 +46,12 @@ TYPED = {
 ALGORITHMS: dict[str, Compression] = {"bslz4": "h5bslz4", "lz4": "h5lz4"}
 DEEPEST = 16
 """Most nested containers of a message."""
+
+
+def open_stream2(address: Address) -> Pulling:
+    """Connect to a detector."""
+    parse = Stream2Parser(address.options.get("channel")).parse
+    return Pulling(address, lambda parts, arrival: parse(parts[0].buffer if len(parts) == 1 else b"", arrival))
 
 
 class Stream2Parser:

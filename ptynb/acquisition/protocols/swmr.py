@@ -31,6 +31,7 @@ from ptynb.acquisition.messages import (
     SeriesStarted,
     positive,
 )
+from ptynb.data.source_address import Address
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, names_of, opened_checked, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, text, units_of
@@ -57,11 +58,13 @@ LENGTHS = {
 
 
 class GrowingFile(LiveSource):
-    """A file at a path. patterns, uid, positions: names of datasets; see `ptynb.listen`."""
+    """A file, with names of datasets as options "patterns", "uid" and "positions" (one or two)."""
 
-    def __init__(self, path: Path, patterns: str | None, uid: str | None, positions: tuple[str, ...] = ()) -> None:
-        self._path, self._name, self._uid_name, self._position_names = path, patterns, uid, positions
-        self._policy = LinkPolicy.around(path)
+    def __init__(self, address: Address) -> None:
+        options, self._path = address.options, Path(address.place)
+        self._name, self._uid_name = options.get("patterns"), options.get("uid")
+        self._position_names = options["positions"].split(",") if "positions" in options else []
+        self._policy = LinkPolicy.around(self._path)
         self._file: h5py.File | None = None
         self._in_writing = True
         self._stacks: dict[str, GrowingStack] = {}

@@ -11,8 +11,9 @@ from typing import Any, Self, final
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands
 from ptynb.cluster.launchers.launcher import Launcher
-from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS, end_mark, engine_log
+from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS, end_mark
 from ptynb.cluster.lifetime import watchdog
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder

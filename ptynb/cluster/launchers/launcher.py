@@ -13,7 +13,9 @@ from typing import Any, Self, final
 import psutil
 
 from ptynb.cluster.devices import ClusterPlan
+from ptynb.cluster.launchers.scheduler_commands import clean
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.private_folder import private_folder
 
 
@@ -92,13 +94,10 @@ class ProcessLauncher(Launcher):
     def _begin(
         self, rank: int, command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: int | None = None
     ) -> subprocess.Popen[bytes]:
-        process = begin(command, self._name, self._log(rank), environment, stdin)
+        process = begin(command, self._name, engine_log(self._folder, rank), environment, stdin)
         self._own.append(process)
         self._processes[rank] = psutil.Process(process.pid)
         return process
-
-    def _log(self, rank: int) -> Path:
-        return self._folder / "log" / f"engine-rank{rank}.log"
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over their processes."""
@@ -155,7 +154,11 @@ class LocalLauncher(ProcessLauncher):
 def begin(
     command: Sequence[str], name: str, log: Path, environment: Mapping[str, str] | None = None, stdin: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process of the cluster `name`: in a new session, marked, with its output in a file."""
+    """Start a process of the cluster `name`: in a new session, marked, with its output in a file.
+
+    It does not get the variables of a step of Slurm around this process, which srun would read as options, and by which
+    the step's first rank is told.
+    """
     private_folder(log.parent)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -163,7 +166,7 @@ def begin(
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {}), MARK: name},
+            env={**clean(os.environ), **(environment or {}), MARK: name},
             start_new_session=True,
         )
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import has_control_characters
@@ -148,7 +149,7 @@ def _htcondor(options: ClusterSection, name: str, log: Path) -> list[str]:
 
 def _slurm(options: ClusterSection, name: str, log: Path) -> list[str]:
     return [
-        *(f"--job-name={name}", f"--output={pattern(log)}", "--open-mode=append", "--export=ALL"),
+        *(f"--job-name={name}", f"--output={literal_path(log)}", "--open-mode=append", "--export=ALL"),
         "--no-requeue",  # engines that Slurm restarts would find no controller
         "--no-kill",  # engines on other nodes continue when a node fails
         *(f"--nodes={options.nodes}", f"--ntasks-per-node={options.per_node}", f"--cpus-per-task={cores(options)}"),
@@ -160,9 +161,9 @@ def _slurm(options: ClusterSection, name: str, log: Path) -> list[str]:
     ]
 
 
-def pattern(log: Path) -> str:
-    """Return a path for --output of Slurm, in which % is special."""
-    return str(log).replace("%", "%%")
+def literal_path(path: Path) -> Path:
+    """Return a path that --output of Slurm, where % begins a pattern, reads as this one."""
+    return Path(str(path).replace("%", "%%"))
 
 
 def quoted(option: str) -> str:
@@ -249,14 +250,19 @@ def script(options: ClusterSection, name: str, log: Path, lines: Sequence[str]) 
     scheduler = SCHEDULERS[options.kind]
     given = (*scheduler.header(options, name, log), *(options.extra or ()))
     header = "\n".join(scheduler.prefix + scheduler.option(one) for one in given)
-    text, command = template(options.template), "\n".join(lines)
+    command = "\n".join(lines)
     if options.kind != "htcondor":
-        return text.replace("{header}", header).replace("{command}", command)
-    # Its header is a description beside the script.
-    file = log.parent.with_name(f"{log.stem}.sh")
-    file.write_text(text.replace("{header}\n", "").replace("{command}", command))
-    file.chmod(0o700)
+        return template(options.template).replace("{header}", header).replace("{command}", command)
+    file = executable(options, log, command)  # its header is a description beside the script
     return f"{header}\nexecutable = {file}\nqueue\n"
+
+
+def executable(options: ClusterSection, log: Path, command: str) -> Path:
+    """Write the template as a program without the scheduler's options. log: as for `script`. Raises ClusterError."""
+    file = log.parent.with_name(f"{log.stem}.sh")
+    file.write_text(template(options.template).replace("{header}\n", "").replace("{command}", command))
+    file.chmod(0o700)
+    return file
 
 
 def engine_script(options: ClusterSection, name: str, folder: Path, rank: int, engine: Sequence[str]) -> str:
@@ -316,11 +322,6 @@ def template(path: str | None) -> str:
     return text
 
 
-def engine_log(folder: Path, rank: int) -> Path:
-    """Path of the output of an engine."""
-    return folder / "log" / f"engine-rank{rank}.log"
-
-
 def end_mark(rank: int) -> str:
     """Return the beginning of the last line in the log of an engine that has ended."""
     return f"ptynb: the engine of rank {rank} has ended"
@@ -343,12 +344,11 @@ def states(kind: str, jobs: Sequence[str]) -> dict[str, str]:
     """Return the states of jobs, in words. Raises ClusterError."""
     scheduler = SCHEDULERS[kind]
     listing = ask(scheduler.title, *scheduler.status, *(jobs if scheduler.by_number else ()), allowed=GONE)
-    listed = dict(re.findall(scheduler.listed, listing, re.MULTILINE))
-    return {job: _in_words(scheduler, listed[job]) if job in listed else ENDED for job in jobs}
-
-
-def _in_words(scheduler: Scheduler, state: str) -> str:
-    return next((words for pattern, words in scheduler.states.items() if re.fullmatch(pattern, state)), state)
+    listed = {
+        job: next((words for pattern, words in scheduler.states.items() if re.fullmatch(pattern, state)), state)
+        for job, state in re.findall(scheduler.listed, listing, re.MULTILINE)
+    }
+    return {job: listed.get(job, ENDED) for job in jobs}
 
 
 def cancel(kind: str, jobs: Sequence[str]) -> None:

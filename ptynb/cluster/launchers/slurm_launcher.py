@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -18,10 +18,11 @@ from ptynb.cluster.cpu_cores import numbers
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
-from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, pattern
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS, literal_path
 from ptynb.cluster.launchers.slurm_commands import JobState
 from ptynb.cluster.lifetime import watchdog
-from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
+from ptynb.cluster.runtime_dir import engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
@@ -33,24 +34,6 @@ LOOK_SECONDS = 0.2
 """Period of reading srun's output [s]: the file may be on another machine."""
 LOST = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): ")
 CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \d+(?:\.\d+)? ON \S+ CANCELLED")
-AGAIN = re.compile(r"ptynb: rank (\d+) is started again")
-
-KILL = """
-for process in /proc/[0-9]*; do
-    environment=$(tr '\\0' '\\n' < $process/environ 2>/dev/null) || continue
-    case "
-$environment
-" in *"
-$1
-"*) ;; *) continue ;; esac
-    case "
-$environment
-" in *"
-$2
-"*) kill -KILL ${process#/proc/} ;; esac
-done
-"""
-"""Program that ends the processes of a node whose environment contains both of two lines."""
 
 
 @final
@@ -100,11 +83,13 @@ class SlurmLauncher(Launcher):
         if self.job and self._own_job:
             self.stop()
         private_folder(self.log.parent)
-        self._lost, self._later, self._read = set(), set(), self.log.stat().st_size if self.log.exists() else 0
+        for log in (self.log, *self.log.parent.glob("srun-rank*.log")):
+            log.unlink(missing_ok=True)  # of an earlier job
+        self._lost, self._later, self._read = set(), set(), 0
         self._state, self._asked = None, 0.0
-        one, output = self._options, self.log.with_name("engine-rank")
+        one, output = self._options, engine_log(literal_path(self._folder), "%t")
         engines = [f"--nodes={one.nodes}", f"--ntasks={one.engines}", f"--ntasks-per-node={one.per_node}"]
-        step = self._step_of([*engines, "--distribution=block", f"--output={pattern(output)}%t.log"])
+        step = self._step_of([*engines, "--distribution=block", f"--output={output}"])
         if self._own_job:
             self.job = scheduler_commands.submit(
                 self.kind, slurm_commands.script(one, self._name, self.log, ["srun", *step])
@@ -126,11 +111,11 @@ class SlurmLauncher(Launcher):
         ]
 
     def _srun(self, log: Path, step: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a step of the running job from this process."""
-        # Without the variables of the step that this notebook may run in, which srun would read as options.
-        cleared = [f"--unset={name}" for name in os.environ if name not in scheduler_commands.clean(os.environ)]
-        srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}"]
-        return begin(["env", *cleared, *srun, *step], self._name, log)
+        """Start a step of the running job from this process, in the environment that the template sets up."""
+        command = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self.job}", *step]
+        if self._options.template:
+            command = [str(scheduler_commands.executable(self._options, log, f"exec {shlex.join(command)}"))]
+        return begin(command, self._name, log)
 
     def _start_again(self, rank: int) -> None:
         """Start one engine in a separate step, on the same node and GPU as before."""
@@ -150,11 +135,9 @@ class SlurmLauncher(Launcher):
             )
         if rank in self._again:
             _end([self._again.pop(rank)])
-        output = scheduler_commands.engine_log(self._folder, rank)
-        tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={pattern(output)}"]
-        for log in (self.log, self._step_log(rank)):  # for a process that takes over the cluster
-            with log.open("a") as file:
-                file.write(f"ptynb: rank {rank} is started again\n")
+        output = engine_log(literal_path(self._folder), rank)
+        tasks = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", f"--output={output}"]
+        self._step_log(rank).unlink(missing_ok=True)  # of an earlier step
         self._later.add(rank)
         step = self._step_of(tasks, [f"PTYNB_RANK={rank}", f"PTYNB_LOCALID={local}"])
         self._again[rank] = self._srun(self._step_log(rank), step)
@@ -212,7 +195,7 @@ class SlurmLauncher(Launcher):
         return sorted((first - self._later) | {rank for rank in self._later if self._ended_again(rank)})
 
     def _read_log(self) -> None:
-        """Record which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed', and which were restarted."""
+        """Record which tasks ended, from lines like 'srun: error: n2: tasks 2-3: Killed'."""
         try:
             with self.log.open("rb") as file:
                 file.seek(self._read)
@@ -226,8 +209,6 @@ class SlurmLauncher(Launcher):
                 self._lost |= numbers(found[1])
             elif CANCELLED.search(line):
                 self._lost = {*range(self._options.engines)}
-            elif found := AGAIN.match(line):
-                self._later.add(int(found[1]))
 
     def _ended_again(self, rank: int) -> bool:
         """Whether the latest replacement of this rank's engine has ended."""
@@ -237,8 +218,7 @@ class SlurmLauncher(Launcher):
             lines = self._step_log(rank).read_text(errors="replace").splitlines()
         except OSError:
             return False
-        last = max((number for number, line in enumerate(lines) if AGAIN.match(line)), default=0)
-        return any(LOST.match(line) or CANCELLED.search(line) for line in lines[last:])
+        return any(LOST.match(line) or CANCELLED.search(line) for line in lines)
 
     def _step_log(self, rank: int) -> Path:
         return self.log.with_name(f"srun-rank{rank}.log")
@@ -268,19 +248,18 @@ class SlurmLauncher(Launcher):
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over the job: past ends of tasks are in its log; the processes of srun are in the cluster's records."""
         self._began = time.monotonic()
-        for pid, start in watchdog.recorded(self._folder, "processes.json").get("engines", []):
-            if watchdog.is_alive(pid, start):
-                self._adopted.append(psutil.Process(pid))
+        self._later = {rank for rank in range(self._options.engines) if self._step_log(rank).exists()}
+        steps = watchdog.recorded(self._folder, "processes.json").get("engines", [])
+        self._adopted += [psutil.Process(pid) for pid, start in steps if watchdog.is_alive(pid, start)]
 
     def kill(self, rank: int) -> None:
-        """End the process of this rank by a short step on its node. Raises ClusterError if that fails."""
+        """End the engine of this rank by a short step on its node. Raises ClusterError if that fails."""
         if not self._nodes:
             self._look(fresh=True)
         node = [f"--nodelist={self._nodes[rank // self._options.per_node]}"] if self._nodes else []
-        number = f"PTYNB_RANK={rank}" if rank in self._later else f"SLURM_PROCID={rank}"
         slurm_commands.ask(
             *("srun", f"--jobid={self.job}", "--overlap", "--mpi=none", "--nodes=1", "--ntasks=1", *node),
-            *("sh", "-c", KILL, "sh", f"{MARK}={self._name}", number),
+            *(sys.executable, "-P", "-m", watchdog.__name__, ENGINES, self._name, str(rank)),
         )
 
     def record(self) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from typing import Any, Self, final
 
 import psutil
 
-from ptynb.cluster.controller import engine_file
 from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, plan_cluster
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import ProcessLauncher
+from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
+from ptynb.cluster.runtime_dir import engine_file, engine_log
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import counted, has_control_characters, quoted
@@ -299,8 +300,7 @@ class SshLauncher(ProcessLauncher):
 
     def _sweep(self, host: str, *rank: str) -> list[str]:
         """Return the command that ends the engines on a host, or one of them."""
-        program = ("-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
-        return self._remote.command(host, {}, *program, *rank)
+        return self._remote.command(host, {}, "-P", "-m", watchdog.__name__, ENGINES, self._name, *rank)
 
     def news(self) -> str:
         """Return the hosts that are starting engines."""
@@ -310,7 +310,7 @@ class SshLauncher(ProcessLauncher):
         """Return why ssh could not start an engine."""
         for rank, process in self._started.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
-                said = self._log(rank).read_text(errors="replace")
+                said = engine_log(self._folder, rank).read_text(errors="replace")
                 return explain(self._homes[rank], self._remote, process.returncode, said)
         return ""
 

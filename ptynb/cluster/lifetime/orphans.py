@@ -21,11 +21,11 @@ from typing import Any, Literal
 import psutil
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.controller import client_file
 from ptynb.cluster.gpus import memory_by_process
 from ptynb.cluster.lifetime import watchdog
-from ptynb.cluster.lifetime.watchdog import MARK, RANK
+from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.cluster.rpc import Caller
+from ptynb.cluster.runtime_dir import client_file
 from ptynb.engine import keepalive, run_registry
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
@@ -37,8 +37,6 @@ ROUNDS = 3
 """Number of searches for remaining processes: the holder may have just replaced an engine."""
 NEW_SECONDS = 60.0
 """A folder without a recorded holder is being set up, unless it is older than this [s]."""
-RANKS = (RANK, "SLURM_PROCID")
-"""Environment variables with an engine's rank."""
 
 Place = Literal["here", "before", "elsewhere"]
 """Location of a cluster: this machine, this machine before it was restarted, or another one."""
@@ -184,7 +182,10 @@ def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
 
 
 def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, dict[str, str]]]) -> FoundCluster:
-    described, holder, listed, alone = ({},) * 4 if folder is None else _records(folder)
+    described, holder, listed, alone = (
+        {} if folder is None else runtime_dir.read(folder, f"{record}.json")
+        for record in ("cluster", "holder", "processes", "alone")
+    )
     place = _place(described or holder)
     engines, others, unlisted = set(_listed(listed, "engines")), set(_listed(listed, "others")), set()
     controlled = bool(others)
@@ -218,11 +219,6 @@ def _found(name: str, folder: Path | None, marked: list[tuple[psutil.Process, di
     )
 
 
-def _records(folder: Path) -> tuple[dict[str, Any], ...]:
-    names = ("cluster.json", "holder.json", "processes.json", "alone.json")
-    return tuple(runtime_dir.read(folder, name) for name in names)
-
-
 def _place(description: Mapping[str, Any]) -> Place:
     recorded, own = description.get("machine"), keepalive.machine()
     if recorded is None or recorded == own:
@@ -251,7 +247,7 @@ def _is_engine(process: psutil.Process, environment: Mapping[str, str]) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    return "ptynb.cluster.engine_main" in words and any(rank in environment for rank in RANKS)
+    return "ptynb.cluster.engine_main" in words and watchdog.rank_of(environment) is not None
 
 
 def _holder(folder: Path | None, holder: Mapping[str, Any], own: set[int]) -> int | None:

@@ -1,7 +1,7 @@
 """Ends a cluster that no process holds any more: run as a separate script, which does not import ptynb.
 
     watchdog.py FOLDER                  on the machine of the controller
-    watchdog.py --engines NAME [RANK]   on a host of engines, by ssh: ends the engines of this cluster, or one of them
+    watchdog.py --engines NAME [RANK]   on a host of engines: ends the engines of this cluster, or one of them
 
 FOLDER/holder.json names the process that holds the cluster, {"pid", "start", "lease"}: a notebook's kernel. After the
 end of that process, and if no other one replaces it, the engines continue for `lease` seconds at most (they exit
@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ import psutil
 
 MARK = "PTYNB_CLUSTER"
 """Environment variable of every process of a cluster: name of the cluster."""
-RANK = "PTYNB_RANK"
-"""Environment variable of every engine: its rank."""
 ENGINES = "--engines"
 POLL_SECONDS = 0.5
 SWEEPS = 3
@@ -151,8 +149,13 @@ def marked_engines(name: str, rank: str | None = None) -> list[tuple[int, float]
     return [
         (process.pid, process.create_time())
         for process, found in all_marked()
-        if found[MARK] == name and RANK in found and rank in (None, found[RANK])
+        if found[MARK] == name and (own := rank_of(found)) and rank in (None, own)
     ]
+
+
+def rank_of(environment: Mapping[str, str]) -> str | None:
+    """Return the rank of an engine with this environment: its own variable, or that of Slurm's first step."""
+    return environment.get("PTYNB_RANK") or environment.get("SLURM_PROCID")
 
 
 def wait_for_end(folder: Path) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.source_address import pattern_address, position_address, position_datasets
+from ptynb.data.source_address import addresses, example, live_addresses
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import ADDRESS, MOST_SECONDS, TRUST, FileSection
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, Positive
@@ -125,16 +124,13 @@ class PlanSection(FileSection):
                 "known before",
                 code="argument.missing" if self.positions is None else "argument.conflict",
             )
-        given = {name: getattr(self, name) for name in GEOMETRY if getattr(self, name) is not None}
         try:
-            options = LoadOptions(**given, geometry=self.geometry)
+            options = self._options
         except SettingsError as error:
             causes = [problem.get("ctx", {}).get("error") for problem in error.problems]
             raise causes[0] or error from None
-        needed: dict[str, Any] = {"energy": options.beam}
-        if not self.angular_pixel:
-            needed |= {"distance": options.distance, "detector_pixel": options.detector_pixel}
-        missing = [name for name, value in needed.items() if value is None]
+        missing = [name for name, value in options.geometry_parts.items() if value is None]
+        given = [name for name in GEOMETRY if getattr(self, name) is not None]
         if missing and (given or options.is_near_field):
             named = " and ".join(given) or "geometry: near field"
             raise InvalidValueError(
@@ -145,24 +141,13 @@ class PlanSection(FileSection):
         return self
 
     @property
+    def _options(self) -> LoadOptions:
+        return LoadOptions(**{name: getattr(self, name) for name in (*GEOMETRY, "geometry")})
+
+    @property
     def measured_geometry(self) -> Geometry | NearField | None:
         """The geometry; None: that of the detector's header."""
-        beam = LoadOptions(**{name: getattr(self, name) for name in GEOMETRY[:3]}).beam
-        if beam is None:
-            return None
-        if self.angular_pixel is not None:
-            # an angle equals the size of a pixel at a distance of one metre
-            return Geometry(wavelength=beam, distance=1.0, detector_pixel=self.angular_pixel)
-        assert self.distance is not None
-        assert self.detector_pixel is not None
-        if self.geometry == "far field":
-            return Geometry(wavelength=beam, distance=self.distance, detector_pixel=self.detector_pixel)
-        return NearField(
-            wavelength=beam,
-            focus_to_sample=self.focus_to_sample or math.inf,
-            sample_to_detector=self.distance,
-            detector_pixel=self.detector_pixel,
-        )
+        return self._options.whole_geometry
 
     def resolved(self, folder: Path) -> Self:
         """Return the plan with files relative to `folder` as absolute paths."""
@@ -176,14 +161,13 @@ class ListenSection(FileSection):
     """A scan that is received while it is measured, as `ptynb.listen` does it."""
 
     source: str = Field(
-        description="Where patterns come from: stream2://host:31001, simplon://host:9999, pva://PV, or an HDF5 file "
-        "that is being written",
+        description=f"Where patterns come from: {addresses('source')}",
         json_schema_extra={TRUST: "is the source of patterns that this machine connects to", ADDRESS: True},
     )
     positions: str = Field(
         default="planned",
-        description="Where positions come from: planned, panda://host:8889?y=...&x=..., zmq+json://host:5556, or "
-        "datasets of the source's file, such as entry/y,entry/x",
+        description=f"Where positions come from: planned, {addresses('positions')}, or datasets of the source's file, "
+        "such as entry/y,entry/x",
         json_schema_extra={TRUST: "is the source of positions that this machine connects to", ADDRESS: True},
     )
     folder: Path | None = Field(
@@ -200,15 +184,11 @@ class ListenSection(FileSection):
 
     @model_validator(mode="after")
     def _addresses(self) -> Self:
-        patterns = pattern_address(self.source)
-        if "://" in self.positions:
-            position_address(self.positions)
-        elif self.positions != "planned":
-            position_datasets(self.positions, patterns)
-        elif self.plan.positions is None:
+        live_addresses(self.source, self.positions)
+        if self.positions == "planned" and self.plan.positions is None:
             raise InvalidValueError(
                 "positions is 'planned', and plan.positions is missing; expected where they come from, such as "
-                "panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean",
+                f"{example('positions')}",
                 code="acquisition.no-positions",
             )
         return self
