@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import assert_never
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.optimize.algorithm import Algorithm, Problem
@@ -27,8 +28,10 @@ def make_algorithm(problem: Problem) -> Algorithm:
         case "dm" | "raar":
             _check_components(problem, ("object", "probe"))
             return Projections(problem)
-        case _:
+        case "adam" | "adamw" | "nadam" | "radam" | "rmsprop" | "sgd" | "rpie":
             return Gradient(problem)
+        case optimiser:
+            assert_never(optimiser)
 
 
 def _check_components(problem: Problem, supported: Collection[str]) -> None:

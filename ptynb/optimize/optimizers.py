@@ -239,8 +239,10 @@ def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Opti
             return torch.optim.RAdam(groups, betas=BETAS, eps=ADAM_EPSILON)
         case "rmsprop":
             return torch.optim.RMSprop(groups, eps=ADAM_EPSILON)
-        case _:
+        case "adam":
             return Adam(groups)
+        case optimiser:
+            raise AssertionError(f"{optimiser} has steps of its own")
 
 
 def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str], float], settings: Settings) -> None:

@@ -460,13 +460,14 @@ def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
 def _(constraint: settings.SmoothTilts, model: Model) -> None:
     tilt = model.components.get("tilt")
     if isinstance(tilt, Tilt) and tilt.each:
-        positions = model.positions_of(model.all_patterns()).to(tilt.angles)
-        smooth = torch.empty_like(tilt.angles)
+        batch = model.admitted_patterns()
+        positions, angles = model.positions_of(batch).to(tilt.angles), tilt.angles[batch.patterns]
+        smooth = torch.empty_like(angles)
         for start in range(0, len(positions), 1024):  # all pairs at once would exceed the memory for long scans
             part = slice(start, start + 1024)
             weights = torch.exp(-((torch.cdist(positions[part], positions) / constraint.sigma) ** 2) / 2)
-            smooth[part] = weights @ tilt.angles / weights.sum(1, keepdim=True)
-        tilt.angles.copy_(smooth)
+            smooth[part] = weights @ angles / weights.sum(1, keepdim=True)
+        tilt.angles[batch.patterns] = smooth
 
 
 def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:

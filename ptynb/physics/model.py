@@ -395,9 +395,8 @@ class Model(nn.Module):
     def set_admitted(self, patterns: Tensor | None) -> None:
         """Set the patterns that are there (pattern,); None: all are."""
         self.admitted = None if patterns is None else patterns.to(self._device)
-        weights = self.components["weights"]
-        assert isinstance(weights, Weights)
-        weights.admitted = self.admitted
+        for component in self.components.values():
+            component.admitted = self.admitted
 
     def all_patterns(self) -> Batch:
         """Return all patterns of the scan, as a batch without counts, by which to ask for their positions."""

@@ -127,6 +127,7 @@ def _loss_and_slope(
         d = (counts + floor).sub_(modelled).div_(modelled)
         terms, slope = torch.special.xlog1py(1 + d, d).sub_(d).mul_(modelled), d.neg_()
     else:
+        assert loss == "intensity", loss
         difference = modelled - counts
         terms, slope = difference.square(), difference.mul_(2)
     if mask is not None:

@@ -56,7 +56,8 @@ ONE_RESULT = (
 )
 FULL = "full=True (ptynb report --full) keeps every pixel and digit"
 LOSSES = {
-    "auto": "Poisson likelihood of counts that are fewer than 10 a pixel, difference of amplitudes of others",
+    "auto": "Poisson likelihood of counts that are fewer than 10 a pixel (30 of electrons), else difference of "
+    "amplitudes",
     "amplitude": "difference of amplitudes",
     "poisson": "Poisson likelihood",
     "intensity": "difference of intensities",

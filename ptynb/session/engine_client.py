@@ -419,12 +419,15 @@ class EngineClient:
             self._recovery = None
             self.news.notify_all()
 
-    def _switch_to(self, engines: Engines, state: ReconstructionState | None) -> None:
-        """Use these engines, opened from this state (None: from the beginning), and start the requested run, if any."""
+    def _switch_to(self, engines: Engines, state: ReconstructionState | None, status: Status | None = None) -> None:
+        """Use these engines, opened from this state (None: from the beginning), and start the requested run, if any.
+
+        status: theirs, if it is known.
+        """
         with self.lock:
             self.engines, self.sent = engines, 0
             self.epochs = [] if state is None else [*state.epochs]
-            self.last_status, self._failures = None, {}
+            self.last_status, self._failures = status, {}
             self._silence.restart()
             self._stops = 0 if state is None else sum(change.name == STOPPED for change in state.changes)
             self._generation += 1
@@ -546,7 +549,7 @@ class EngineClient:
             with contextlib.suppress(ClusterError, TimeoutError):
                 engines.abandon() if engines.lost() else engines.close()
             raise
-        self._switch_to(engines, state)
+        self._switch_to(engines, state, status)
 
 
 def _loaded(engines: Engines) -> Status:

@@ -341,6 +341,12 @@ def test_tilts_become_weighted_means_of_those_around() -> None:
     weights = np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / 50)
     expected = weights @ before["tilt.angles"] / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(after["tilt.angles"], expected, rtol=1e-9)
+    come = np.array([0, 3, 4])
+    loop.model.set_admitted(torch.from_numpy(come))
+    impose(SOME["smooth_tilts"][0], loop.model)
+    weights, now = weights[np.ix_(come, come)], after["tilt.angles"].copy()
+    now[come] = weights @ now[come] / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(state(loop)["tilt.angles"], now, rtol=1e-9)
 
 
 def test_when_it_is_due() -> None:

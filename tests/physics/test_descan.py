@@ -43,6 +43,16 @@ def test_a_shift_by_whole_pixels_moves_the_pattern(more: dict[str, object]) -> N
         np.testing.assert_allclose(one, np.roll(other, shift, (0, 1)), rtol=1e-9, atol=1e-9 * still.max())
 
 
+def test_patterns_that_have_not_come_are_not_shifted() -> None:
+    loop = a_loop(a_scan(4, 16), Settings(descan=Descan(start="zero")))
+    descan = loop.model.components["descan"]
+    loop.model.set_admitted(torch.tensor([0, 2]))
+    with torch.no_grad():
+        descan.shifts[0] = torch.tensor([1.0, -2.0])  # type: ignore[index,operator]
+        descan.update_done()
+    np.testing.assert_array_equal(descan.shifts.detach(), [[0.5, -1], [0, 0], [-0.5, 1], [0, 0]])  # type: ignore[union-attr,operator]
+
+
 def test_constant_and_symmetric_linear_shifts_are_phases_of_probe_and_object() -> None:
     scan = a_scan(9, 16)
     scan = dataclasses.replace(scan, positions=np.rint(scan.positions))

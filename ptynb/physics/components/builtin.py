@@ -292,8 +292,6 @@ class Weights(ModelComponent):
 
     def __init__(self, patterns: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.admitted: Tensor | None = None
-        """Indices of the patterns that are there, if not all are; the others keep the weight 1."""
         self.weights = nn.Parameter(torch.ones(patterns, dtype=dtype))
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
@@ -305,7 +303,10 @@ class Weights(ModelComponent):
         return self.weights[batch.patterns]
 
     def update_done(self) -> None:
-        """Clamp to at least 0.001 and normalise the mean to 1: a common factor belongs to the probe."""
+        """Clamp to at least 0.001 and normalise the mean to 1: a common factor belongs to the probe.
+
+        Patterns that are not there yet keep the weight 1.
+        """
         self.weights.clamp_(min=1e-3)
         if self.admitted is None:
             self.weights.div_(self.weights.mean())

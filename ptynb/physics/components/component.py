@@ -91,6 +91,8 @@ class ModelComponent(nn.Module):
         Names of parameters whose first axis is the pattern; an update changes only the rows of its batch.
     active : bool
         Whether it takes part. A built-in component is inactive until it is first updated.
+    admitted : Tensor or None
+        Indices (pattern,) of the patterns that are there, while a scan is measured; None: all are.
     recordable : bool
         Whether an update that contains a user's component may be recorded as a CUDA graph, which is faster for small
         batches: its steps never read a tensor on the host, and depend on nothing that changes but tensors on the device
@@ -102,6 +104,7 @@ class ModelComponent(nn.Module):
     rate: float = 0.0
     rows: frozenset[str] = frozenset()
     active: bool = True
+    admitted: Tensor | None = None
     recordable: bool = False
 
     def __init__(self) -> None:

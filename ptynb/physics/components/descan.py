@@ -49,8 +49,12 @@ class _Shifts(ModelComponent):
         return ramped
 
     def update_done(self) -> None:
-        """Subtract the mean: a common shift belongs to the probe."""
-        self.shifts.sub_(self.shifts.mean(0))
+        """Subtract the mean: a common shift belongs to the probe. Patterns that are not there yet keep theirs."""
+        if self.admitted is None:
+            self.shifts.sub_(self.shifts.mean(0))
+        else:
+            own = self.shifts[self.admitted]
+            self.shifts[self.admitted] = own - own.mean(0)
 
 
 @final
