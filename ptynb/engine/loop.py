@@ -199,7 +199,8 @@ class Loop:
         self._seconds = 0.0
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
-        self._changes = run_progress.StateChanges(self.model, self.area) if group.rank == 0 else None
+        takes_part = group.rank == 0 or self.tile is not None
+        self._changes = run_progress.StateChanges(self.model, self.area) if takes_part else None
         self._begin_epoch()
         self.shard.follow(self._upcoming_batches())
 
@@ -373,7 +374,7 @@ class Loop:
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
         """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""
         changes = self._loss_sum.new_zeros(3) if self._changes is None else self._changes.take()
-        own = torch.cat([self._loss_sum[None], changes])
+        own = torch.cat([self._loss_sum[None], changes if self.group.rank == 0 else torch.zeros_like(changes)])
         loss, *known = (None if math.isnan(value) else value for value in self.group.sum(own).tolist())
         return math.nan if loss is None else loss / self.problem.normaliser, known[0], known[1], known[2]
 

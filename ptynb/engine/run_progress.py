@@ -229,7 +229,7 @@ class StateChanges:
     """Compare object, probe and positions with those at the end of the previous epoch, which are kept for that."""
 
     def __init__(self, model: Model, area: tuple[slice, slice]) -> None:
-        """area: slices (y, x) of the illuminated area of the object."""
+        """area: slices (y, x) of the illuminated area of the whole object."""
         self._model, self._area = model, area
         self._before = self._now()
 
@@ -240,7 +240,8 @@ class StateChanges:
         (3,), float64, on the device.
         """
         before, self._before = self._before, self._now()
-        object, probe = (relative_change(before.get(name), self._before[name]) for name in ("object", "probe"))
+        object = relative_change(before.get("object"), self._before["object"], self._model.part.total)
+        probe = relative_change(before.get("probe"), self._before["probe"])
         start, end = before.get("positions"), self._before["positions"]
         positions = _unknown(end)
         if start is not None and self._model.movers:
@@ -267,7 +268,10 @@ class StateChanges:
         object, probe = model.object, torch.view_as_complex(model.probe.parts)
         states, slices = next(object.parameters()).shape[:2]
         pixels = states * slices * (rows.stop - rows.start) * (columns.stop - columns.start)
-        area = slice(rows.start, rows.stop, _step(pixels)), columns
+        step = _step(pixels)
+        own, columns = model.part.within(self._area)
+        first = rows.start - model.part.origin[0]  # rows are the same for any tiles
+        area = slice(own.start + (first - own.start) % step, own.stop, step), columns
         return {
             "object": torch.stack([object.covered(state, area) for state in range(states)]),
             "probe": probe[:, :: _step(probe.numel())].clone(),
@@ -280,24 +284,28 @@ def _step(pixels: int) -> int:
     return -(-pixels // MOST_PIXELS)
 
 
-def relative_change(before: Tensor | None, now: Tensor) -> Tensor:
+def relative_change(
+    before: Tensor | None, now: Tensor, total: Callable[[Tensor], Tensor] = lambda tensor: tensor
+) -> Tensor:
     """Return min over c of ‖now - c before‖ / ‖now‖, c complex, a scalar; NaN if there is nothing to compare with.
 
-    With d = now - before, c - 1 is ⟨before, d⟩ / ‖before‖²: small differences lose no digits.
+    With d = now - before, c - 1 is ⟨before, d⟩ / ‖before‖²: small differences lose no digits. total: sums a tensor over
+    the engines that have parts of the arrays.
     """
     if before is None:
         return _unknown(now)
-    scale, size = _norm(before), _norm(now)
     moved = now - before
-    along = torch.vdot(before.flatten(), moved.flatten()) / scale**2
-    change = _norm(moved.addcmul_(before, along.to(moved.dtype), value=-1)) / size
-    return torch.where((scale > 0) & (size > 0), change, torch.nan)
+    product = torch.view_as_real(torch.vdot(before.flatten(), moved.flatten())).double()
+    scale, size, real, imaginary = total(torch.cat([torch.stack([_square(before), _square(now)]), product]))
+    along = torch.complex(real, imaginary) / scale
+    rest = total(_square(moved.addcmul_(before, along.to(moved.dtype), value=-1)))
+    return torch.where((scale > 0) & (size > 0), (rest / size).sqrt(), torch.nan)
 
 
 def _unknown(like: Tensor) -> Tensor:
     return torch.full((), torch.nan, dtype=torch.float64, device=like.device)
 
 
-def _norm(values: Tensor) -> Tensor:
-    """Return ‖values‖, float64; of the parts, since torch computes absolute values of complex numbers slowly."""
-    return torch.linalg.vector_norm(torch.view_as_real(values)).double()
+def _square(values: Tensor) -> Tensor:
+    """Return ‖values‖², float64; of the parts, since torch computes absolute values of complex numbers slowly."""
+    return torch.linalg.vector_norm(torch.view_as_real(values)).double().square()

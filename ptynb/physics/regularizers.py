@@ -51,11 +51,20 @@ class OwnPart(NamedTuple):
     @classmethod
     def whole(cls, values: Tensor) -> Self:
         """Return that of an engine that has the whole object (…, y, x)."""
-        return cls(slice(None), slice(None), (values.shape[-2], values.shape[-1]))
+        height, width = values.shape[-2:]
+        return cls(slice(0, height), slice(0, width), (height, width))
 
     def of(self, values: Tensor) -> Tensor:
         """Return the own pixels of an array (…, y, x)."""
         return values[..., self.rows, self.columns]
+
+    def within(self, area: tuple[slice, slice]) -> tuple[slice, slice]:
+        """Return slices (y, x) of the array for those own pixels that are in an area of the whole object."""
+        sides = []
+        for own, wanted, first in zip((self.rows, self.columns), area, self.origin, strict=True):
+            start = max(own.start, wanted.start - first)
+            sides.append(slice(start, max(start, min(own.stop, wanted.stop - first))))
+        return sides[0], sides[1]
 
     def mean(self, values: Tensor, less: int = 0) -> Tensor:
         """Return this engine's share of the mean over the whole object, whose sides have `less` values fewer."""
