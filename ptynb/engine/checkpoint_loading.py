@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.group import Group
 from ptynb.exceptions import FileError, SettingsError
-from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, packed, unpacked
+from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, load_tile, of_object, packed, unpacked
 from ptynb.settings import PROJECTIONS, Settings
 from ptynb.settings.recipe import StagePlan
 
@@ -45,6 +45,8 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
         # Thumbnails and the start of the epoch stay on rank 0.
         own: dict[str, Any] = {"history": (), "epoch_start": {}}
         record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], **own))
+        if loaded.tile.size:  # each rank reads its own, `with_tile`
+            arrays = {name: one for name, one in arrays.items() if not of_object(name)}
     layouts = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
     message: Any = group.broadcast_object(None if loaded is None else [record, layouts])
     if message is None:
@@ -62,6 +64,22 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
     if loaded is None:
         return state
     return dataclasses.replace(state, history=loaded.history, epoch_start=loaded.epoch_start)
+
+
+def with_tile(state: ReconstructionState, start: Path, wanted: tuple[int, int, int, int] | None) -> ReconstructionState:
+    """Return the state with the arrays of the object for an engine's tile, read from the files of all ranks.
+
+    wanted: (top, bottom, left, right) of what the engine holds; None: the whole object.
+    """
+    if state.tile.size:
+        stored = load_tile(start, load_state(start), wanted)
+        arrays = {name: one for name, one in packed(stored)[1].items() if of_object(name)}
+    elif wanted is None:
+        return state
+    else:
+        arrays = packed(load_tile(start, state, wanted))[1]
+    record, own = packed(state)
+    return dataclasses.replace(unpacked(record, own | arrays), tile=state.tile[:0])
 
 
 def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
@@ -98,11 +116,13 @@ def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Se
     Raises SettingsError if a setting differs that cannot change in a reconstruction.
     """
     stored = Settings(**state.settings)
-    fixed = [name for name in stored.differences(settings) if not Settings.is_live(name) and name not in FREE]
+    free = (*FREE, "object.layout")
+    fixed = [name for name in stored.differences(settings) if not Settings.is_live(name) and name not in free]
     if fixed:
         raise SettingsError(
             f"The checkpoint was written with other settings: {', '.join(fixed)} cannot change in a reconstruction "
             "that has begun; resume with the settings of the checkpoint, or make a new Reconstruction.",
             code="checkpoint.other-settings",
         )
-    return Settings(**state.begun).replace(**{name: getattr(settings, name) for name in FREE})
+    free = {name: getattr(settings, name) for name in FREE}
+    return Settings(**state.begun).replace(**free, object={"layout": settings.object.layout})

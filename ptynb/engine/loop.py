@@ -7,9 +7,9 @@ import itertools
 import math
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from ptynb.distributed.group import Group, SingleGroup
 from ptynb.engine import initial_probe, run_progress
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
-from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
+from ptynb.io.checkpoint_file import Array, ReconstructionState, identity, of_object
 from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
@@ -53,6 +53,8 @@ from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
+
+Value = TypeVar("Value", bound="Tensor | float")
 
 EVALUATION_BATCH = 32
 """Largest batch for the R-factor on a CPU; never more patterns than an update computes, which are known to fit."""
@@ -542,9 +544,9 @@ class Loop:
         loss_sums: from `loss_sums`. It does not communicate.
         """
         on_rank_0 = self.group.rank == 0
-        algorithm_state = self.algorithm.state() if on_rank_0 else {}
+        algorithm_state = self._stored(self.algorithm.state())
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
-        model_state = self.model.arrays() if on_rank_0 else {}
+        model_state = self._stored({f"model/{name}": one for name, one in self.model.arrays().items()})
         return ReconstructionState(
             **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
@@ -558,16 +560,29 @@ class Loop:
             batch=self.order.batch,
             loss_sums=loss_sums,
             scale=_copy(self.model.probe.scale),
-            model={name: _copy(values) for name, values in model_state.items()},
+            model={name.removeprefix("model/"): _copy(values) for name, values in model_state.items()},
             algorithm={name: _copy(value) for name, value in algorithm_state.items() if isinstance(value, Tensor)},
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
-            parts=self.group.world if rows else 1,
+            parts=self.group.world if rows or self.tile is not None else 1,
+            tile=np.zeros(0, dtype=np.int64) if self.tile is None else np.array([*self.tile.owned, *self.frame.shape]),
             epoch_start={} if self._changes is None or self.update == 0 else self._changes.arrays(),
             updates_done=self.updates_done,
             order=self.order.state(),
             placement=self._placement() if on_rank_0 else {},
         )
+
+    def _stored(self, arrays: Mapping[str, Value]) -> dict[str, Value]:
+        """Return what this rank stores: of an object in tiles its own pixels, and rank 0 all else."""
+        if self.tile is None:
+            return dict(arrays) if self.group.rank == 0 else {}
+        found = dict[str, Value]()
+        for name, values in arrays.items():
+            if of_object(name) and isinstance(values, Tensor) and values.ndim > 1:
+                found[name] = self.tile.own_pixels(values)
+            elif self.group.rank == 0:
+                found[name] = values
+        return found
 
     def _placement(self) -> dict[str, NDArray[Any]]:
         """Return where the object is, so that a checkpoint can be shown without its scan."""

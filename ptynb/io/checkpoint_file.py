@@ -36,7 +36,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ from ptynb.io.scan_identity import plain_combination
 from ptynb.private_folder import private_folder
 
 FORMAT = "ptynb state"
-VERSION = 2
+VERSION, WITH_TILES = 2, 3
+"""Versions of files, and of those with tiles of the object, which earlier readers would take for all of it."""
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
 PREFIX = re.compile(r"^algorithm/(?=(optimiser|algorithm)/)")
@@ -93,7 +94,9 @@ class ReconstructionState(RunRecord):
     engines. epoch_start: arrays of `engine.run_progress` at the start of an epoch that is not complete, else empty.
     updates_done: updates completed in all epochs. order: of the patterns of an epoch in which further ones may come, by
     `LiveSampler.state`; else empty.
-    placement: positions, origin and pixel size of the object, see above.
+    placement: positions, origin and pixel size of the object, see above. tile: if each engine has a tile of the object,
+    (top, bottom, left, right) of the one that arrays of the object are of (`of_object`), and the size (y, x) of the
+    object; else empty.
     metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
     """
 
@@ -119,6 +122,7 @@ class ReconstructionState(RunRecord):
     updates_done: int = 0
     order: dict[str, NDArray[np.int64]] = dataclasses.field(default_factory=dict)
     placement: dict[str, Array] = dataclasses.field(default_factory=dict)
+    tile: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")
@@ -195,10 +199,14 @@ def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryvi
     header = Header(state.run, state.token or secrets.token_hex(8), max(time.time_ns(), after + 1))
     record, arrays = packed(dataclasses.replace(state, token=header.token))
     if rank:
-        arrays = {name: one for name, one in arrays.items() if name == "patterns" or name.startswith("rows/")}
+        arrays = {
+            name: one
+            for name, one in arrays.items()
+            if name in ("patterns", "tile") or name.startswith("rows/") or (state.tile.size and of_object(name))
+        }
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", userblock_size=HEADER_BYTES, libver=("v110", "v110")) as file:
-        file.attrs.update(format=FORMAT, version=VERSION, rank=rank)
+        file.attrs.update(format=FORMAT, version=WITH_TILES if state.tile.size else VERSION, rank=rank)
         _write(file, "record", np.frombuffer(json.dumps(record).encode(), dtype=np.uint8))
         for name, values in arrays.items():
             _write(file, name, values)
@@ -207,6 +215,11 @@ def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryvi
     buffer.seek(0)
     buffer.write(text)
     return buffer.getbuffer()
+
+
+def of_object(name: str) -> bool:
+    """Return whether an array of this name in a file has a value for each pixel of the object."""
+    return name.startswith(("model/object.", "optimiser/object/")) or name == "algorithm/illumination"
 
 
 def _write(file: h5py.File, name: str, values: Array) -> None:
@@ -399,6 +412,44 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
     return found
 
 
+def load_tile(path: Path, state: ReconstructionState, wanted: tuple[int, int, int, int] | None) -> ReconstructionState:
+    """Return the state with the arrays of the object for these pixels of it, from the files of all engines.
+
+    state: from `load_state` of this file. wanted: (top, bottom, left, right); None: all.
+    """
+    in_tiles = bool(state.tile.size)
+    if wanted is None:
+        if not in_tiles:
+            return state
+        wanted = 0, int(state.tile[4]), 0, int(state.tile[5])
+    top, bottom, left, right = wanted
+    found: dict[str, Array] = {}
+    for rank in range(state.parts if in_tiles else 1):
+        stored = packed(state)[1] if rank == 0 else _read(companion(path, rank))[1]
+        first = stored["tile"][[0, 2]].tolist() if in_tiles else (0, 0)
+        for name, values in stored.items():
+            if not of_object(name) or values.ndim < 2:
+                continue
+            axis = 2 if values.ndim >= 4 else 0  # (state, slice, y, x, …), or (y, x)
+            shape = (*values.shape[:axis], bottom - top, right - left, *values.shape[axis + 2 :])
+            target = found.setdefault(name, np.empty(shape, values.dtype))
+            _copy_common(values, first, target, (top, left), axis)
+    record, arrays = packed(state)
+    return dataclasses.replace(unpacked(record, arrays | found), tile=np.zeros(0, dtype=np.int64))
+
+
+def _copy_common(source: Array, first: Sequence[int], target: Array, wanted: Sequence[int], axis: int) -> None:
+    """Copy the pixels that two arrays have in common, along two axes. first, wanted: the first pixel (y, x) of each."""
+    here, there = [slice(None)] * axis, [slice(None)] * axis
+    for start, own, side, length in zip(first, wanted, source.shape[axis:], target.shape[axis:], strict=False):
+        low, high = max(start, own), min(start + side, own + length)
+        if high <= low:
+            return
+        here.append(slice(low - start, high - start))
+        there.append(slice(low - own, high - own))
+    target[tuple(there)] = source[tuple(here)]
+
+
 def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the record and the arrays of one file. without: beginnings of names that are not read."""
     with reading(path), open_for_reading(path) as file:
@@ -407,7 +458,7 @@ def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], di
             raise FileError(
                 f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
             )
-        if version != VERSION:
+        if version not in (VERSION, WITH_TILES):
             raise FileError(
                 f"{path} is a checkpoint of version {version}; this ptynb reads version {VERSION}. Read it with the "
                 "ptynb that wrote it.",

@@ -189,6 +189,11 @@ class ObjectTile:
         origin = self.held.top, self.held.left
         return OwnPart(*self.owned.inside(self.held), (bottom, right), origin, self._group.sum)
 
+    def own_pixels(self, array: Tensor) -> Tensor:
+        """Return a view of this engine's own pixels of an array of the tile: (state, slice, y, x, …) or (y, x)."""
+        place = self.owned.inside(self.held)
+        return array[place] if array.ndim < 4 else array[_at(place)]
+
     def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
         """Return copies of the pixels of other engines, by rank, ascending."""
         sent, received = dict[int, Tensor](), dict[int, Tensor]()
