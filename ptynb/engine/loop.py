@@ -238,15 +238,18 @@ class Loop:
             start = initial_probe.find_start(
                 scan, self.settings, self.shard.gathered, mask, present, short_result, self.group.rank
             )
-        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, *start)
+        area = slice(None), slice(None)
+        if self.tile is not None:
+            area = self.tile.area
+            start = start._replace(object=self._shared_guess(start.object))
+        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, *start, area)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
-        object = self.group.broadcast(object.contiguous().to(self.group.device))
-        if self.tile is not None:
-            held = self.tile.held
-            object = object[..., held.top : held.bottom, held.left : held.right].contiguous()
+        object = object.contiguous().to(self.group.device)
+        if self.tile is None:
+            object = self.group.broadcast(object)
         model = make_model(
             scan,
             self.settings,
@@ -265,6 +268,14 @@ class Loop:
             if tensor not in tiles:
                 self.group.broadcast(tensor.data)
         return model
+
+    def _shared_guess(self, guess: Array | None) -> Array | None:
+        """Return rank 0's initial object (y, x), from which each rank takes its tile; None: there is none."""
+        kind = self.group.broadcast_object(None if guess is None else [guess.dtype.str, *guess.shape])
+        if kind is None:
+            return None
+        values = np.empty(kind[1:], kind[0]) if guess is None else np.ascontiguousarray(guess)
+        return self.group.broadcast(torch.from_numpy(values)).numpy()
 
     @property
     def updates(self) -> int:

@@ -31,7 +31,8 @@ class Problem:
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
     run: the present run.
-    tile: this engine's part of the object; None: it holds all of it. custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
+    tile: this engine's part of the object; None: it holds all of it. custom_components: the user's own.
+    initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
     model: Model

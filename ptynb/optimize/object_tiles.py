@@ -144,7 +144,7 @@ class ObjectTile:
         return {rank: area for rank, area in found.items() if rank != self._group.rank and not area.empty}
 
     def sum(self, *arrays: Tensor) -> None:
-        """Sum arrays (state, slice, y, x, …) of the tile over the engines that hold a pixel, in place and in order of rank."""
+        """Sum arrays (state, slice, y, x, …) over the engines that hold a pixel, in order of rank, in place."""
         received = self._exchanged(arrays)
         below = [rank for rank in received if rank < self._group.rank]
         # Sums of lower ranks first, so that each engine adds the same numbers in the same order.
@@ -180,6 +180,11 @@ class ObjectTile:
             for array, one in zip(arrays, values, strict=True)
         )
         return int(self._group.sum(torch.tensor([int(same)]))) == self._group.world
+
+    @property
+    def area(self) -> tuple[slice, slice]:
+        """Slices (y, x) of the whole object that this engine holds."""
+        return slice(self.held.top, self.held.bottom), slice(self.held.left, self.held.right)
 
     @cached_property
     def own(self) -> OwnPart:

@@ -214,7 +214,7 @@ def ramp_of(field: Tensor, weight: Tensor, part: OwnPart) -> Tensor:
 
 
 def plane_wave(shape: tuple[int, ...], slope: Tensor, part: OwnPart | None = None) -> Tensor:
-    """Return exp(i slope·r) (y, x), with r relative to the middle pixel n // 2; part: of an array in the whole field."""
+    """Return exp(i slope·r) (y, x), r relative to the middle pixel n // 2; part: where the array is in the field."""
     origin, whole = ((0, 0), shape[-2:]) if part is None else (part.origin, part.shape)
     y, x = (
         torch.arange(first, first + side, device=slope.device, dtype=slope.dtype) - length // 2

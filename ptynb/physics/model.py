@@ -379,7 +379,7 @@ class Model(nn.Module):
         return positions
 
     def all_positions(self) -> Tensor:
-        """Return the current positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
+        """Return the positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
         with torch.no_grad():
             return self.positions_of(self.all_patterns()).double().cpu() + torch.tensor(self.part.origin)
 

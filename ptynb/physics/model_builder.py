@@ -200,21 +200,25 @@ def initial_arrays(
     dtype: torch.dtype,
     found: Mapping[int, NDArray[np.complexfloating[Any, Any]]] = MappingProxyType({}),
     object_guess: NDArray[np.complexfloating[Any, Any]] | None = None,
+    area: tuple[slice, slice] = (slice(None), slice(None)),
 ) -> tuple[Tensor, Tensor]:
     """Return the initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
+
+    area: slices (y, x) of the object's array that are returned.
 
     mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x). found:
     probes (mode, y, x) of those of `scan.probe_scans` that have none; without one it is guessed from the mean pattern.
     object_guess: (y, x), of a scan without one, found together with a probe that has the mean counts; None: flat.
     """
-    guess = scan.object if object_guess is None else object_guess
+    guess, whole = scan.object if object_guess is None else object_guess, object_frame(scan, settings).shape
     if guess is not None:
-        array = torch.from_numpy(guess).to(dtype)
+        array = torch.from_numpy(guess[(..., *area)]).to(dtype)
         slices = array if array.ndim == 3 and len(array) == settings.slices.count else None
         slices = split_in_depth(array.reshape(array.shape[-2:]), settings.slices.count) if slices is None else slices
     else:
-        slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
-    object = object_states(slices, settings.object.modes, settings.seed)
+        sides = [len(range(side)[part]) for part, side in zip(area, whole, strict=True)]
+        slices = flat_object((settings.slices.count, *sides), dtype)
+    object = object_states(slices, settings.object.modes, settings.seed, area[0].start or 0, area[1], whole[1])
     means = mean_pattern.expand(len(scan.probe_scans), *scan.pattern_shape)
     probes = [
         _initial_probe(scan, found.get(number, one.probe if scan.probe is None else scan.probe), settings, mean, dtype)
@@ -260,8 +264,8 @@ def make_model(
 
     object, probe: (state, slice, y, x) and (mode, y, x), complex, on the model's device. mean_count: mean count of a
     pixel. mask: (y, x) 0 or 1, on the device. descan: initial shifts of the patterns (pattern, yx) [detector pixels],
-    0 if missing. extensions: custom components, which follow the built-in ones in each step. part: the pixels of `object`
-    that are this engine's own, if it is a tile.
+    0 if missing. extensions: custom components, which follow the built-in ones in each step. part: this engine's own
+    pixels, if `object` is a tile.
     """
     dtype, device = probe.real.dtype, probe.device
     positions = torch.from_numpy(window_positions(scan, settings) - np.array((0, 0) if part is None else part.origin))
@@ -467,13 +471,22 @@ def split_in_depth(object: Tensor, slices: int) -> Tensor:
     return root.expand(slices, *object.shape).clone() if slices > 1 else object[None]
 
 
-def object_states(slices: Tensor, states: int, seed: int) -> Tensor:
-    """Return object modes (state, slice, y, x) from one (slice, y, x); all but the first get small random phases."""
+def object_states(
+    slices: Tensor, states: int, seed: int, top: int = 0, columns: slice = slice(None), width: int | None = None
+) -> Tensor:
+    """Return object modes (state, slice, y, x) from one (slice, y, x); all but the first get small random phases.
+
+    top, columns: first row, and the columns, of the slices in an object of this width, whose rows have random numbers
+    of their own: each tile of an object gets those of the whole.
+    """
     if states == 1:
         return slices[None]
-    random = torch.Generator().manual_seed(seed)
-    phases = STATE_PHASE * torch.randn((states, *slices.shape), generator=random, dtype=torch.float64)
-    phases[0] = 0
+    phases = torch.zeros((states, *slices.shape), dtype=torch.float64)
+    for state, number, row in np.ndindex(states, *slices.shape[:2]):
+        if state:
+            random = np.random.default_rng([seed, state, number, top + row])
+            values = random.standard_normal(slices.shape[2] if width is None else width)[columns]
+            phases[state, number, row] = STATE_PHASE * torch.from_numpy(values)
     return slices * torch.polar(torch.ones_like(phases), phases).to(slices.dtype)
 
 

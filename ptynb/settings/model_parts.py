@@ -45,7 +45,8 @@ class Object(Part):
     )
     layout: Literal["whole", "tiles"] = Field(
         default="whole",
-        description="What each engine holds of the object: all of it, or the tile that the windows of its patterns cover",
+        description="What each engine holds of the object: all of it, or the tile that the windows of its patterns "
+        "reach, which needs batches from cells",
     )
     amplitude_learning_rate: Rate | None = Field(
         default=None,

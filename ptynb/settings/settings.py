@@ -594,6 +594,7 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
             "refined by other optimisers, such as 'adam': use these, or set aberrations.order to 0",
             ("aberrations.order", "optimiser"),
         )
+    yield from _tiles(settings)
     yield from _search(settings)
     yield from _optimisers(settings)
     yield from _by_exit_waves(settings)
@@ -615,6 +616,30 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
             f"{settings.gradient_accumulation}; remove it or set gradient_accumulation=1",
             ("regularizers", "gradient_accumulation"),
         )
+
+
+def _tiles(settings: Settings) -> Iterator[InvalidValueError]:
+    if settings.object.layout == "whole":
+        return
+    if settings.optimiser in WHOLE_PASSES:
+        yield _conflict(
+            f"object.layout is 'tiles' and optimiser is '{settings.optimiser}', which needs the whole object; use one "
+            "such as 'adam', 'rpie' or 'lsqml', or object.layout='whole'",
+            ("object.layout", "optimiser"),
+        )
+    if settings.batch_sampling != "cells":
+        yield _conflict(
+            f"object.layout is 'tiles' and batch_sampling is '{settings.batch_sampling}', by which an engine may have "
+            "few patterns of a batch, and another one many; set batch_sampling to 'cells'",
+            ("object.layout", "batch_sampling"),
+        )
+    for constraint in settings.constraints:
+        if constraint.reach is None:
+            yield _conflict(
+                f"object.layout is 'tiles' and the constraint '{constraint.kind}' needs the whole object; remove it or "
+                "set object.layout to 'whole'",
+                ("object.layout", "constraints"),
+            )
 
 
 def _thickness(settings: Settings) -> Iterator[InvalidValueError]:
