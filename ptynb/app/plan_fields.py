@@ -12,7 +12,7 @@ from typing import Any
 
 from ptynb.acquisition.plan import Plan
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.source_address import described, example, pattern_address, position_address, with_positions
+from ptynb.data.source_address import SOURCES, Role, example, pattern_address, position_address, with_positions
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
@@ -36,16 +36,26 @@ OPTIONS = (
 EXTENTS = "extent_y", "extent_x"
 FIELD_OF = {"positions": "planned", "extent": "extent_y"}
 """Fields of arguments of `Plan` that have another name."""
+
+
+def _addresses(role: Role) -> list[str]:
+    """Return for each kind of source a line with an address, what it is, and the names of its further options."""
+    lines = []
+    for kind in (kind for kind in SOURCES.values() if kind.role == role):
+        further = ", ".join(f"?{name}=" for name in kind.options if f"{name}=" not in kind.example)
+        lines.append(f"{kind.example}: {kind.title}" + (f" ({further})" if further else ""))
+    return lines
+
+
 FIELDS = (
     OptionField(
-        "source", "Source", "\n".join(["With options after a question mark:", *described("source")]),
-        example("source"),
+        "source", "Source", "\n".join(["Addresses and their options:", *_addresses("source")]), example("source"),
     ),
     OptionField(
         "kind", "Positions", "Where the positions of the patterns come from",
         choices=tuple((one, one) for one in POSITIONS), initial=PLANNED,
     ),
-    OptionField("positions", "Address", "\n".join(["Names of datasets, or an address:", *described("positions")])),
+    OptionField("positions", "Address", "\n".join(["Names of datasets, or an address:", *_addresses("positions")])),
     OptionField(
         "planned", "Planned positions", "File with one line a pattern", "positions.npy, .txt or .csv: columns y, x",
     ),
