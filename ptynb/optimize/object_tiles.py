@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.distributed.group import Group
-from ptynb.physics.regularizers import OwnPart
+from ptynb.physics.object_part import ObjectPart
 
 
 class Rectangle(NamedTuple):
@@ -187,12 +187,12 @@ class ObjectTile:
         return slice(self.held.top, self.held.bottom), slice(self.held.left, self.held.right)
 
     @cached_property
-    def own(self) -> OwnPart:
+    def own(self) -> ObjectPart:
         """The pixels of the tile's array that this engine owns, and the size of the whole object."""
         areas = self.layout.owned
         bottom, right = max(area.bottom for area in areas), max(area.right for area in areas)
         origin = self.held.top, self.held.left
-        return OwnPart(*self.owned.inside(self.held), (bottom, right), origin, self._group.sum)
+        return ObjectPart(*self.owned.inside(self.held), (bottom, right), origin, self._group.sum)
 
     def own_pixels(self, array: Tensor) -> Tensor:
         """Return a view of this engine's own pixels of an array of the tile: (state, slice, y, x, …) or (y, x)."""

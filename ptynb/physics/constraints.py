@@ -22,7 +22,7 @@ from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import Positions, Tilt
 from ptynb.physics.components.component import ModelComponent, copied_to
 from ptynb.physics.model import Model
-from ptynb.physics.regularizers import OwnPart
+from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.settings import constraints as settings
 
@@ -201,7 +201,7 @@ def rolled(values: Tensor, shift: Tensor, axis: int) -> Tensor:
     return values.index_select(axis, places.remainder(values.shape[axis]))
 
 
-def ramp_of(field: Tensor, weight: Tensor, part: OwnPart) -> Tensor:
+def ramp_of(field: Tensor, weight: Tensor, part: ObjectPart) -> Tensor:
     """Return the phase ramp (yx) [rad/pixel] of a field (y, x): its mean phase step, weighted by `weight` (y, x).
 
     part: the pixels of the field that are this engine's own; a step belongs to the second of its pixels.
@@ -213,7 +213,7 @@ def ramp_of(field: Tensor, weight: Tensor, part: OwnPart) -> Tensor:
     return torch.view_as_complex(steps).angle()
 
 
-def plane_wave(shape: tuple[int, ...], slope: Tensor, part: OwnPart | None = None) -> Tensor:
+def plane_wave(shape: tuple[int, ...], slope: Tensor, part: ObjectPart | None = None) -> Tensor:
     """Return exp(i slope·r) (y, x), r relative to the middle pixel n // 2; part: where the array is in the field."""
     origin, whole = ((0, 0), shape[-2:]) if part is None else (part.origin, part.shape)
     y, x = (

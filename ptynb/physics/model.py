@@ -31,10 +31,11 @@ from ptynb.physics.hotpath import (
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss, loss_of
+from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.operations import places_of, select_places
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
-from ptynb.physics.regularizers import OwnPart, mean_pattern
+from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.tilted_detector import tilted_far_field
 from ptynb.physics.torch_steps import intensity_of, shift_ramps
@@ -157,7 +158,7 @@ class Model(nn.Module):
         loss: Loss,
         mask: Tensor | None = None,
         slab: Slab | None = None,
-        part: OwnPart | None = None,
+        part: ObjectPart | None = None,
     ) -> None:
         """positions: top-left corners of the probe windows (pattern, yx) in the object array, float64, on the CPU.
 
@@ -166,7 +167,7 @@ class Model(nn.Module):
         """
         super().__init__()
         self.object, self.probe = object, probe
-        self.part = OwnPart.whole(object.values) if part is None else part
+        self.part = ObjectPart.whole(object.values) if part is None else part
         others = [*components, *([] if slab is None else [slab.slices, slab.tilt])]
         self._others = nn.ModuleList(others)
         self.components: dict[str, ModelComponent] = {}

@@ -40,8 +40,8 @@ from ptynb.physics.components.probe_aberrations import Aberrations, aberration_b
 from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
+from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.propagation import angular_spectrum_kernel
-from ptynb.physics.regularizers import OwnPart
 from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.preparation.combination import smallest_gap
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
@@ -258,7 +258,7 @@ def make_model(
     mask: Tensor | None = None,
     descan: Tensor | None = None,
     extensions: Sequence[ModelComponent] = (),
-    part: OwnPart | None = None,
+    part: ObjectPart | None = None,
 ) -> Model:
     """Return the model of this scan.
 
