@@ -106,6 +106,20 @@ class AdmitPatterns:
 
 
 @dataclass(frozen=True)
+class ReduceObject:
+    """Reduce an area of an object in tiles to a picture, for rank 0.
+
+    state, slice: as in `RenderRequest`. area: (top, bottom, left, right) of the whole object. block: side of the blocks
+    that are averaged [pixels].
+    """
+
+    state: int
+    slice: int | None
+    area: tuple[int, ...]
+    block: int
+
+
+@dataclass(frozen=True)
 class LeaveRun:
     """Write a checkpoint if anything changed since the last one, and close."""
 
@@ -123,6 +137,7 @@ Command = (
     | Annotate
     | CheckpointRequest
     | AdmitPatterns
+    | ReduceObject
     | LeaveRun
     | CloseRun
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import platform
@@ -373,9 +374,10 @@ class Loop:
                 code="engine.parameters-differ",
             )
         self.agreed = self.epoch
-        if self.group.rank == 0 and run_progress.thumbnail_due(self.epoch):
+        if (self.group.rank == 0 or self.tile is not None) and run_progress.thumbnail_due(self.epoch):
             thumbnail = run_progress.take_thumbnail(self.model, self.area, self.epoch)
-            self.history = run_progress.first_and_newest((*self.history, thumbnail))
+            if self.group.rank == 0:
+                self.history = run_progress.first_and_newest((*self.history, thumbnail))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
         if not live:
             search_positions(self.problem)
@@ -404,13 +406,18 @@ class Loop:
         return bool(reason)
 
     def not_converged(self) -> str:
-        """Return a sentence if the run that ends here has not converged, or an empty text; on rank 0."""
+        """Return a sentence if the run that ends here has not converged, or an empty text; on rank 0.
+
+        Call it on all ranks if the object is in tiles.
+        """
+        present = functools.partial(run_progress.take_thumbnail, self.model, self.area, self.epoch)
+        if self.tile is not None:
+            taken = present()
+            if self.group.rank:
+                return ""
+            present = functools.partial(lambda: taken)
         found = run_progress.still_progressing(
-            self.settings,
-            *self._record_after_arrivals,
-            self.problem.run.first,
-            self.history,
-            lambda: run_progress.take_thumbnail(self.model, self.area, self.epoch),
+            self.settings, *self._record_after_arrivals, self.problem.run.first, self.history, present
         )
         return f"{NOT_CONVERGED} after epoch {self.epoch}: {found}; continue the run." if found else ""
 
@@ -757,8 +764,13 @@ class Loop:
 
     @torch.no_grad()
     def arrays(self) -> dict[str, Tensor]:
-        """Return copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU."""
+        """Return copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU.
+
+        An object in tiles is sent to rank 0, and on others than it their own tile: call it on all ranks.
+        """
         object = self.model.object.values
+        if self.tile is not None:
+            object = self.tile.gathered(object)
         return {"object": squeezed(object).cpu().clone(), "probe": self.model.probe.values.cpu()}
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ptynb.data import images
+from ptynb.data.commands import ReduceObject
 from ptynb.data.cut_pictures import cut_pictures
 from ptynb.data.engine_records import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 from ptynb.exceptions import InvalidValueError
@@ -33,7 +34,8 @@ Area = tuple[slice, slice]
 class Taken:
     """Copies of object and probe, taken between two updates, on the model's device.
 
-    object: complex (y, x), cropped to `area`. probe: complex (mode, y, x). slices, states: of the whole object.
+    object: complex (y, x), cropped to `area`, and averaged over blocks of `reduction` pixels. probe: complex (mode, y,
+    x). slices, states: of the whole object.
     cost: time that copying took the training thread [s]. lines: of all slices, if they were requested.
     """
 
@@ -46,6 +48,7 @@ class Taken:
     states: int
     cost: float
     lines: CutLines | None = None
+    reduction: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +103,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
     # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
     clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
-    states, slices = (model.object.amplitude if model.object.polar else model.object.parts).shape[:2]
-    if request.state >= states or (request.slice is not None and request.slice >= slices):
-        raise InvalidValueError(
-            f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
-            f"slices and {states} modes, counted from 0.",
-            code="argument.invalid-value",
-            fields=("slice", "state"),
-        )
+    slices, states = check_request(model, request)
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
         product_of_slices(seen, buffer)
@@ -121,6 +117,34 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
         )
         lines = CutLines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
     return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
+
+
+def check_request(model: Model, request: RenderRequest) -> tuple[int, int]:
+    """Return the numbers of slices and states of the object. Raises ValueError if those of the request do not exist."""
+    states, slices = next(model.object.parameters()).shape[:2]
+    if request.state >= states or (request.slice is not None and request.slice >= slices):
+        raise InvalidValueError(
+            f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
+            f"slices and {states} modes, counted from 0.",
+            code="argument.invalid-value",
+            fields=("slice", "state"),
+        )
+    return slices, states
+
+
+@torch.no_grad()
+def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) -> Taken:
+    """Reduce an area of an object in tiles, and copy the probe; call it on all ranks, in the training thread."""
+    started = time.perf_counter()
+    states, slices = next(model.object.parameters()).shape[:2]
+    top, bottom, left, right = wanted.area
+    area = slice(top, bottom), slice(left, right)
+    seen = model.object.covered(wanted.state, model.part.within(area))
+    plane = product_of_slices(seen) if wanted.slice is None else seen[wanted.slice]
+    object = model.part.reduced(plane, area, wanted.block)
+    cost = time.perf_counter() - started
+    probe = model.probe.values.clone()
+    return Taken(object, probe, epoch, update, area, slices, states, cost, reduction=wanted.block)
 
 
 @torch.no_grad()
@@ -152,7 +176,13 @@ def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, floa
     """Render the requested pictures from the copies. pixel: pixel size of the object (y, x) [m]."""
     with torch_alone():
         object = taken.object.cpu().numpy()
-        pictures = [_pane(name, object, request, pixel) for name in request.panes]
+        sides, reduction, seen = _sides(object), taken.reduction, object
+        if reduction > 1:
+            sides = taken.area[0].stop - taken.area[0].start, taken.area[1].stop - taken.area[1].start
+        elif object.size:
+            reduction = images.reduction_for(object.shape, request.size)
+            seen = images.reduce_by(object, reduction)
+        pictures = [_pane(name, seen, sides, reduction, request, pixel) for name in request.panes]
         if taken.lines is not None:
             shown = object if request.slice is not None else None
             pictures += _cut_panes(taken.lines, pictures, shown, request, pixel, taken.area)
@@ -180,6 +210,8 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
     """
     with torch_alone():
         values = _values(taken, name, request)
+    if name in request.panes:
+        y, x = y // taken.reduction, x // taken.reduction
     if not (0 <= y < values.shape[0] and 0 <= x < values.shape[1]):
         raise InvalidValueError(
             f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).",
@@ -213,19 +245,24 @@ def _modes(probe: Array, request: RenderRequest) -> range:
     return range(min(len(probe), request.modes))
 
 
-def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, float] | None) -> Picture:
-    reduction = images.reduction_for(object.shape, request.size)
-    seen = images.reduce_by(object, reduction)
+def _pane(
+    name: str,
+    seen: Array,
+    sides: tuple[int, int],
+    reduction: int,
+    request: RenderRequest,
+    pixel: tuple[float, float] | None,
+) -> Picture:
     if name == "amplitude":
         values, title, unit, colours = np.abs(seen), "object amplitude", "", "gray"
     else:
         values, title, unit, colours = phase_of(seen, request.flat), f"object {name}", "rad", "viridis"
     if name == "complex":
-        return _in_colours(name, title, values, np.abs(seen), request, object.shape, reduction, pixel)
+        return _in_colours(name, title, values, np.abs(seen), request, sides, reduction, pixel)
     limits = images.limits_of(values, *WIDE)
     note = "without mean and ramp" if name == "phase" and request.flat else ""
     image = images.jpeg(levels_of(values, limits), request.quality)
-    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note, quantity=name)
+    return Picture(name, title, image, sides, reduction, limits, unit, pixel, colours, note, quantity=name)
 
 
 def quantity_of(field: Array, pane: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from ptynb.data import images
+from ptynb.data.commands import ReduceObject
 from ptynb.data.engine_records import Array, PatternPair, Pictures, RenderRequest, Result, Snapshot
 from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.data.provenance import Machines, ScanIdentity
@@ -25,6 +28,7 @@ from ptynb.engine.rendering import (
     Area,
     Taken,
     allocate_area,
+    check_request,
     make_pictures,
     make_snapshot,
     needs_ramps,
@@ -48,6 +52,8 @@ class StateReader(ABC):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._looks = collections.deque[Callable[[Taken], None]]()
+        """What takes the answers to `ReduceObject`, in the order of these commands, on rank 0."""
         self._wake = threading.Event()
         """Wakes the training thread while no update is made."""
 
@@ -56,8 +62,19 @@ class StateReader(ABC):
     def _state(self) -> str:
         """The state of the worker, as in `Status`."""
 
+    @abstractmethod
+    def _reduce(self, wanted: ReduceObject, take: Callable[[Taken], None]) -> None:
+        """Let all ranks reduce the object before the same update, and then call `take`."""
+
     def snapshot(self, size: int) -> Snapshot | None:
         """Return a preview."""
+        loop = self._loop
+        if loop is not None and loop.tile is not None:
+            found = self._reduced_images(loop, RenderRequest(size=size), whole=True)
+            if found is None:
+                return None
+            object, probe = found.object.cpu().numpy(), found.probe.cpu().numpy()
+            return Snapshot(found.epoch, found.update, object, probe, found.reduction)
         taken = self._read(lambda loop: (object_and_probe(loop), loop.epoch, loop.update))
         if taken is None:
             return None
@@ -95,11 +112,29 @@ class StateReader(ABC):
         loop = self._loop
         if loop is None:
             return None
+        if loop.tile is not None:
+            return self._reduced_images(loop, request)
         area, out = loop.area, allocate_area(loop.model, loop.area)
         taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
         return (
             taken if taken.lines is None or not needs_ramps(request) else self._with_ramps(loop, request, taken, area)
         )
+
+    def _reduced_images(self, loop: Loop, request: RenderRequest, whole: bool = False) -> Taken | None:
+        """Return an area of an object in tiles as all engines have it before the same update; None if they do not run.
+
+        whole: whether of all of it; else the illuminated area.
+        """
+        check_request(loop.model, request)
+        sides = (slice(0, loop.frame.shape[0]), slice(0, loop.frame.shape[1])) if whole else loop.area
+        area = edges_of(sides)
+        block = images.reduction_for((area[1] - area[0], area[3] - area[2]), request.size)
+        answer: Future[Taken] = Future()
+        self._reduce(ReduceObject(request.state, request.slice, area, block), answer.set_result)
+        while self._thread.is_alive() and self._state not in ("failed", "closed"):
+            with contextlib.suppress(TimeoutError):
+                return answer.result(timeout=0.5)
+        return None
 
     def _with_ramps(self, loop: Loop, request: RenderRequest, taken: Taken, area: Area) -> Taken:
         """Add the ramps of the phases of all slices, for which each is copied between other updates."""
@@ -140,6 +175,11 @@ class StateReader(ABC):
                 training = threading.current_thread() is self._thread and self._state not in ("failed", "closed")
                 if training and loses_gpu(error, self._device):
                     raise
+
+
+def edges_of(area: Area) -> tuple[int, int, int, int]:
+    """Return (top, bottom, left, right) of an area."""
+    return int(area[0].start), int(area[0].stop), int(area[1].start), int(area[1].stop)
 
 
 @torch.no_grad()

@@ -24,6 +24,7 @@ from typing import Any, Literal, NoReturn
 import torch
 import torch.distributed as dist
 
+from ptynb.data import images
 from ptynb.data.admissions import Admission, RecordedArrivals
 from ptynb.data.commands import (
     AdmitPatterns,
@@ -36,6 +37,7 @@ from ptynb.data.commands import (
     LeaveRun,
     MakeResult,
     MeasureEvery,
+    ReduceObject,
     RunCommand,
     SetTarget,
     command_of,
@@ -57,8 +59,9 @@ from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
+from ptynb.engine.rendering import WATCHED_SIZE, Taken, take_reduced
 from ptynb.engine.run_progress import RunTarget
-from ptynb.engine.state_reader import StateReader, object_and_probe, present_result
+from ptynb.engine.state_reader import StateReader, edges_of, object_and_probe, present_result
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
@@ -188,6 +191,13 @@ class Worker(StateReader):
             self._wake.set()
             return len(self._commands)
 
+    def _reduce(self, wanted: ReduceObject, take: Callable[[Taken], None]) -> None:
+        """Let all ranks reduce the object before the same update, and then call `take`."""
+        with self._lock:
+            self._looks.append(take)
+            self._commands.append(wanted)
+            self._wake.set()
+
     def follow(self, deliver: Deliver, epochs_from: int = 0) -> None:
         """Call `deliver` with the status now and after each change, until the worker has ended, from another thread.
 
@@ -306,7 +316,7 @@ class Worker(StateReader):
     def result(self) -> Result | None:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
-        if self._state == "failed" and loop is not None and self._readable:
+        if self._state == "failed" and loop is not None and loop.tile is None and self._readable:
             data: Result = self._call_in_thread(lambda: present_result(loop, float("nan"), None))
             return data
         return self._result
@@ -539,7 +549,8 @@ class Worker(StateReader):
         # The others wait here until rank 0, which gets the commands, begins its turn.
         self._apply(agreed(self._wake, self._answer_requests) if idle and group.rank else agreed(), group, loop)
         if self._state == "running" and self._target.reached(loop.epoch, loop.update):
-            if group.rank == 0 and loop.epoch == self._target.last:  # neither stopped nor an epoch of a longer run
+            # Neither stopped nor an epoch of a longer run; all ranks have a part in the picture of an object in tiles.
+            if (group.rank == 0 or loop.tile is not None) and loop.epoch == self._target.last:
                 self._verdict = tuple(filter(None, [loop.not_converged()]))
             self._target.end(loop.epoch)
             self._changed(now=True)
@@ -577,7 +588,7 @@ class Worker(StateReader):
         self._forget_patterns(newest)
         self._applied = newest
         # Who runs epoch by epoch waits for the end of the epoch.
-        self._changed(now=not all(isinstance(command, AdvanceRun) for command in commands))
+        self._changed(now=not all(isinstance(command, AdvanceRun | ReduceObject) for command in commands))
 
     def _forget_patterns(self, newest: int) -> None:
         """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""
@@ -591,8 +602,9 @@ class Worker(StateReader):
                 self._change(loop, values)
             case MakeResult():
                 r_factors = self._measure(loop)
-                if self._membership.rank == 0:
-                    self._result = present_result(loop, *r_factors)
+                if self._membership.rank == 0 or loop.tile is not None:
+                    result = present_result(loop, *r_factors)
+                    self._result = result if self._membership.rank == 0 else None
             case MeasureEvery(epochs):
                 self._measure_every = epochs
             case Annotate(title, comments):
@@ -604,6 +616,10 @@ class Worker(StateReader):
                 admitted = Admission.from_plain(admission)
                 loop.admit(admitted)
                 self._notify(*missing_at_end(admitted, loop.order.count))
+            case ReduceObject():
+                taken = take_reduced(loop.model, command, loop.epoch, loop.update)
+                if group.rank == 0:
+                    self._looks.popleft()(taken)
             case LeaveRun():
                 self._leave(group, loop)
             case CloseRun():
@@ -652,6 +668,8 @@ class Worker(StateReader):
                         self._waiting.append(command)
                     case MakeResult():
                         pass  # there is nothing to measure
+                    case ReduceObject():
+                        raise AssertionError("an object in tiles is not reconstructed while it is measured")
                     case _:
                         self._target.direct(command, 0, 0, 0)
                         self._changed()
@@ -731,8 +749,18 @@ class Worker(StateReader):
         """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._writer is None:
             return
-        status = dataclasses.replace(self.status(), **vars(loop.annotation))
-        self._writer.show(status, (lambda: object_and_probe(loop)) if look else None, self._area)
+        writer, status = self._writer, dataclasses.replace(self.status(), **vars(loop.annotation))
+        if loop.tile is None or not look:
+            writer.show(status, (lambda: object_and_probe(loop)) if look else None, self._area)
+        elif self._phase == "open" and loop.group.rank == 0:
+            area = edges_of(loop.area)
+            block = images.reduction_for((area[1] - area[0], area[3] - area[2]), WATCHED_SIZE)
+
+            def show(taken: Taken) -> None:
+                arrays = taken.object.cpu().numpy(), taken.probe.cpu().numpy()
+                writer.show(status, lambda: arrays, (slice(None), slice(None)))
+
+            self._reduce(ReduceObject(0, None, area, block), show)
 
 
 def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:

@@ -199,6 +199,26 @@ class ObjectTile:
         place = self.owned.inside(self.held)
         return array[place] if array.ndim < 4 else array[_at(place)]
 
+    def gathered(self, array: Tensor) -> Tensor:
+        """Return the whole (state, slice, y, x), on the CPU of rank 0; others send their own pixels, and get them back.
+
+        Complex. Call it on all ranks.
+        """
+        own, rank = self.own_pixels(array).contiguous(), self._group.rank
+        real = torch.view_as_real(own)
+        if rank:
+            if own.numel():
+                self._group.exchange({0: real}, {})
+            return own
+        whole = torch.empty((*array.shape[:2], *self.own.shape), dtype=array.dtype)
+        for number, area in enumerate(self.layout.owned):
+            theirs = real
+            if number and not area.empty:
+                theirs = real.new_empty((*array.shape[:2], *area.shape, 2))
+                self._group.exchange({}, {number: theirs})
+            whole[:, :, area.top : area.bottom, area.left : area.right] = torch.view_as_complex(theirs).cpu()
+        return whole
+
     def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
         """Return copies of the pixels of other engines, by rank, ascending."""
         sent, received = dict[int, Tensor](), dict[int, Tensor]()
