@@ -367,6 +367,7 @@ class Loop:
                 f"({self.algorithm.rates()}) are too high for this scan. Start again with lower ones, or restore a "
                 "checkpoint and lower them there."
             )
+        self._check_windows()
         if not self.group.all_equal(checksum) or (self.tile is not None and not self.tile.equal(*objects)):
             raise ReconstructionError(
                 f"After epoch {self.epoch} the engines hold different parameters, by a bug of ptynb or a fault of the "
@@ -385,6 +386,25 @@ class Loop:
         self._begin_epoch()
         if live != self.order.open:
             self.shard.follow(self._upcoming_batches())
+
+    @torch.no_grad()
+    def _check_windows(self) -> None:
+        """Raise ReconstructionError on all ranks if the window of a pattern has left the tile of its engine."""
+        if self.tile is None or not self.model.movers:
+            return
+        batch = self.model.all_patterns()
+        inside = self.model.window_origins_and_shifts(batch)[0] == self.model.window_origins(batch)
+        own = self.shard.patterns
+        left = torch.zeros(len(batch), dtype=torch.float64, device=self.group.device)
+        left[torch.from_numpy(own)] = (~inside.all(1))[torch.from_numpy(own)].double()
+        gone = np.flatnonzero(self.group.sum(left).cpu().numpy())
+        if len(gone):
+            raise ReconstructionError(
+                f"The windows of {len(gone)} patterns (the first: {gone[0]}) have moved beyond the tiles of their "
+                f"engines, whose margin is {self.problem.settings.margin} pixels; raise object.padding, or resume with "
+                "object.layout='whole'.",
+                code="reconstruction.window-left-tile",
+            )
 
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
         """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""

@@ -44,6 +44,7 @@ SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumu
 REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
+    "object.layout": "engines would hold other parts of the object, which resume(...) from a checkpoint reads",
 }
 """Settings that cannot change, and the reasons."""
 DEFAULTS = Settings()
@@ -62,6 +63,11 @@ def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) 
 
     active: whether each component of the model has been active, by name.
     """
+    if present.object.layout == "tiles":
+        return (
+            "The object is in tiles, whose structure cannot change; resume(...) from a checkpoint with "
+            "object.layout='whole', and reconfigure that reconstruction."
+        )
     for name in present.differences(requested):
         if name in REFUSED:
             return (

@@ -11,6 +11,7 @@ so that all of them make the same step with the same moments, to the bit; no eng
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, final
@@ -71,6 +72,11 @@ class TileLayout:
     owner: NDArray[np.int64]
     owned: tuple[Rectangle, ...]
     held: tuple[Rectangle, ...]
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Size (y, x) of the largest array."""
+        return max((area.shape for area in self.held), key=math.prod)
 
 
 def tile_layout(

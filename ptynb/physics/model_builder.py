@@ -144,6 +144,7 @@ def check_live(settings: Settings, extent_only: bool = False) -> None:
             code="scan.live",
         )
     refused = {
+        "object.layout": (settings.object.layout == "tiles", "tiles", "'whole'"),
         "optimiser": (settings.optimiser in WHOLE_PASSES, settings.optimiser, "one that updates by batches: 'adam'"),
         "batch_sampling": (settings.batch_sampling not in LIVE_ORDERS, settings.batch_sampling, "'spread'"),
         "descan.start": (settings.descan.start == "plane", "plane", "'zero' or 'none'"),

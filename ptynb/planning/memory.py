@@ -40,7 +40,7 @@ from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share, patterns_of
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
-from ptynb.optimize.sampler import planned_order
+from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.model_builder import detector_effects, model_window, object_frame
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, WHOLE_PASSES, Settings
@@ -328,7 +328,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         # The engine frees the message once it has stored the patterns of the last stage.
         yield Item("patterns as they were sent", "host", sent_bytes(scan, asked))
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
-    rows, columns = object_frame(scan, settings).shape
+    layout = layout_of(scan, settings, asked.engines)
+    rows, columns = object_frame(scan, settings).shape if layout is None else layout.largest
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
     compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
