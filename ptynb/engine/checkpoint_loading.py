@@ -116,7 +116,7 @@ def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Se
     Raises SettingsError if a setting differs that cannot change in a reconstruction.
     """
     stored = Settings(**state.settings)
-    free = (*FREE, "object.layout")
+    free = {*FREE, "object.layout"}
     fixed = [name for name in stored.differences(settings) if not Settings.is_live(name) and name not in free]
     if fixed:
         raise SettingsError(
@@ -124,5 +124,5 @@ def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Se
             "that has begun; resume with the settings of the checkpoint, or make a new Reconstruction.",
             code="checkpoint.other-settings",
         )
-    free = {name: getattr(settings, name) for name in FREE}
-    return Settings(**state.begun).replace(**free, object={"layout": settings.object.layout})
+    values = {name: getattr(settings, name) for name in FREE}
+    return Settings(**state.begun).replace(**values, object={"layout": settings.object.layout})

@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,8 +54,6 @@ from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
-
-Value = TypeVar("Value", bound="Tensor | float")
 
 EVALUATION_BATCH = 32
 """Largest batch for the R-factor on a CPU; never more patterns than an update computes, which are known to fit."""
@@ -610,11 +608,11 @@ class Loop:
             placement=self._placement() if on_rank_0 else {},
         )
 
-    def _stored(self, arrays: Mapping[str, Value]) -> dict[str, Value]:
+    def _stored(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return what this rank stores: of an object in tiles its own pixels, and rank 0 all else."""
         if self.tile is None:
             return dict(arrays) if self.group.rank == 0 else {}
-        found = dict[str, Value]()
+        found = dict[str, Any]()
         for name, values in arrays.items():
             if of_object(name) and isinstance(values, Tensor) and values.ndim > 1:
                 found[name] = self.tile.own_pixels(values)

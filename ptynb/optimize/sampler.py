@@ -224,8 +224,8 @@ class BatchSampler(Sampler):
             elif self.kind == "interleaved":
                 owner = np.arange(self.count) % self.strata % world
             else:
-                patterns = self._in_cells if self.kind == "cells" else slice(None)
-                owner[patterns] = np.repeat(rank_of_stratum, np.diff(self._edges()))
+                order = self._in_cells if self.kind == "cells" else np.arange(self.count)
+                owner[order] = np.repeat(rank_of_stratum, np.diff(self._edges()))
             self._owners[world] = owner
         return self._owners[world]
 
