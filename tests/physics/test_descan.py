@@ -11,7 +11,7 @@ import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.components.descan import plane_through
+from ptynb.physics.components.descan import ThinObjectDescan, plane_through
 from ptynb.physics.model_builder import check_together
 from ptynb.settings import Descan, Settings
 from tests.cases import THICK, a_scan
@@ -46,11 +46,12 @@ def test_a_shift_by_whole_pixels_moves_the_pattern(more: dict[str, object]) -> N
 def test_patterns_that_have_not_come_are_not_shifted() -> None:
     loop = a_loop(a_scan(4, 16), Settings(descan=Descan(start="zero")))
     descan = loop.model.components["descan"]
+    assert isinstance(descan, ThinObjectDescan)
     loop.model.set_admitted(torch.tensor([0, 2]))
     with torch.no_grad():
-        descan.shifts[0] = torch.tensor([1.0, -2.0])  # type: ignore[index,operator]
+        descan.shifts[0] = torch.tensor([1.0, -2.0])
         descan.update_done()
-    np.testing.assert_array_equal(descan.shifts.detach(), [[0.5, -1], [0, 0], [-0.5, 1], [0, 0]])  # type: ignore[union-attr,operator]
+    np.testing.assert_array_equal(descan.shifts.detach(), [[0.5, -1], [0, 0], [-0.5, 1], [0, 0]])
 
 
 def test_constant_and_symmetric_linear_shifts_are_phases_of_probe_and_object() -> None:
