@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptynb.kernels.runtime.thread_count import torch_alone
-from ptynb.optimize.covered_region import Region, Windows, region, worth_while
 from ptynb.optimize.algorithm import Problem
 from ptynb.optimize.batch_algorithm import BatchAlgorithm
+from ptynb.optimize.covered_region import Region, Windows, region, worth_while
 from ptynb.optimize.gradient_sync import Exchange
 from ptynb.optimize.optimizers import (
     Light,
