@@ -112,7 +112,6 @@ def test_single_precision_has_no_seams(ranks: Ranks) -> None:
         for column in {left, right} - {0, error.shape[1]}:
             seam[top:bottom, column - 8 : column + 8] = True
     strip, interior = (np.sqrt(np.mean(error[lit & where] ** 2)) for where in (seam, ~seam))
-    print(strip, interior)
     assert strip < 1.5 * interior
 
 
