@@ -86,13 +86,15 @@ def test_restored_to_the_bit_and_resumed_by_one_process(scan: Scan, cluster: pt.
         unbroken = recon.result
         recon.restore(2)
         list(recon.run(2))
-        again = recon.result
+        again, windows = recon.result, recon._client.call(0, "positions")
     assert np.array_equal(again.object, unbroken.object)
     with pt.resume(tmp_path / "run", scan) as alone:
         list(alone.run(1))
         resumed = alone.result
     with pt.Reconstruction(scan, WHOLE, device="cpu", checkpointing=None) as recon:
-        list(recon.run(5))
+        list(recon.run(4))
+        np.testing.assert_allclose(windows, recon._client.call(0, "positions"), atol=1e-8)
+        list(recon.run(1))
         assert_same(recon.result, resumed)
 
 
