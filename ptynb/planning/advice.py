@@ -22,6 +22,10 @@ WORTH = 1.05
 """Factor of speed from which more engines or another exchange are advised."""
 
 
+UNEQUAL = 1.5
+"""Factor between the times of engines from which they are called unequal: others' load alone makes 1.2."""
+
+
 @dataclass(frozen=True)
 class Option:
     """A number of engines with an exchange (`gradient_sync`), and its cost."""
@@ -83,6 +87,8 @@ class Advice(Tabular):
         if slower:
             other = min(slower, key=lambda option: option.cost.epoch)
             text += f"; {counted(other.engines, 'engine')} would take {duration(other.cost.epoch)}"
+        if (unequal := self.measured[best.engines].unequal) > UNEQUAL:
+            text += f". The slowest engine takes {unequal:.2g} times as long as the fastest, and each update waits for it"
         return f"{text}."
 
     def table(self) -> Table:

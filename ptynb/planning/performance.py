@@ -79,10 +79,15 @@ class Interconnect:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements with a number of engines at the same time. link: None for one engine."""
+    """Measurements with a number of engines at the same time.
+
+    compute: of the slowest engine, for which each update waits. link: None for one engine. unequal: time of an update
+    of the slowest engine, divided by that of the fastest.
+    """
 
     compute: Compute
     link: Interconnect | None
+    unequal: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -180,9 +185,9 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     shape = object_frame(scan, settings).shape
     arguments = [(part, shape, settings, max(1, round(patterns)), needed, engine.device, threads) for engine in plan]
     answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
-    # The slowest engine determines the time.
-    slowest = max((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
-    return Measured(slowest, _measure_link(cluster, count) if count > 1 else None)
+    found = sorted((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
+    unequal = found[-1].seconds(patterns) / found[0].seconds(patterns)
+    return Measured(found[-1], _measure_link(cluster, count) if count > 1 else None, unequal)
 
 
 def _pattern_bytes(scan: Scan, settings: Settings, on_gpu: bool) -> float:
