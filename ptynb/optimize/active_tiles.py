@@ -158,7 +158,7 @@ def touched_tiles(
     """
     tiles = np.zeros([-(-side // TILE) for side in shape], dtype=bool)
     firsts = np.maximum(window_origins - margin, 0) // TILE
-    ends = (window_origins + np.array(window) + margin - 1) // TILE + 1
+    ends = np.maximum((window_origins + np.array(window) + margin - 1) // TILE + 1, 0)
     for (top, left), (bottom, right) in zip(firsts.tolist(), ends.tolist(), strict=True):
         tiles[top:bottom, left:right] = True
     return tiles
