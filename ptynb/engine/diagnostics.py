@@ -78,7 +78,7 @@ def pattern_r_factors(loop: Loop, seconds: float, source: str, total: int) -> Me
 
 def positions(loop: Loop) -> tuple[Array, Array]:
     """Return initial and present positions of the probe windows, both (pattern, yx) float64 [object pixels]."""
-    return loop.model.initial_positions.double().cpu().numpy().copy(), loop.model.all_positions().numpy()
+    return loop.model.start_positions().numpy(), loop.model.all_positions().numpy()
 
 
 def patterns_per_second(loop: Loop) -> float | None:

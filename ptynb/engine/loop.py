@@ -788,7 +788,7 @@ class Loop:
         """
         object = self.model.object.values
         if self.tile is not None:
-            object = self.tile.gathered(object)
+            object = self.tile.gathered(self.tile.own_pixels(object))
         return {"object": squeezed(object).cpu().clone(), "probe": self.model.probe.values.cpu()}
 
     @torch.no_grad()

@@ -44,7 +44,6 @@ SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumu
 REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
-    "object.layout": "engines would hold other parts of the object, which resume(...) from a checkpoint reads",
 }
 """Settings that cannot change, and the reasons."""
 DEFAULTS = Settings()
@@ -63,11 +62,6 @@ def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) 
 
     active: whether each component of the model has been active, by name.
     """
-    if present.object.layout == "tiles":
-        return (
-            "The object is in tiles, whose structure cannot change; resume(...) from a checkpoint with "
-            "object.layout='whole', and reconfigure that reconstruction."
-        )
     for name in present.differences(requested):
         if name in REFUSED:
             return (
@@ -79,6 +73,7 @@ def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) 
 def restructured(state: ReconstructionState, requested: Settings, scan: Scan) -> ReconstructionState:
     """Return the state converted to other settings, with the differences recorded as changes.
 
+    state: with the whole object.
     The object's array never shrinks; it grows if the new settings require a larger padding. Waves of DM and RAAR are
     computed anew from object and probe. Raises SettingsError if the reconstruction cannot change to these settings.
     """

@@ -250,12 +250,18 @@ class StateChanges:
         return torch.stack([object, probe, positions])
 
     def arrays(self) -> dict[str, Array]:
-        """Return copies of the arrays at the beginning of the present epoch, for a checkpoint within it."""
-        return {name: values.cpu().numpy().copy() for name, values in self._before.items()}
+        """Return copies of the arrays at the beginning of the present epoch, for a checkpoint within it.
+
+        Without the object, if it is in tiles: its change in an epoch that is resumed is not known.
+        """
+        names = self._before.keys() - (set() if self._model.part.is_whole else {"object"})
+        return {name: self._before[name].cpu().numpy().copy() for name in names}
 
     def restore(self, arrays: Mapping[str, Array], update: int) -> None:
         """Continue after `update` updates of an epoch that began with these arrays; without them it is not known."""
         now = self._now()
+        if not self._model.part.is_whole:  # either all engines compare their tiles, or none
+            arrays = {name: values for name, values in arrays.items() if name != "object"}
         stored = {name: torch.from_numpy(values).to(now[name]) for name, values in arrays.items() if name in now}
         self._before = now
         if update > 0:

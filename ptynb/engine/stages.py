@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from ptynb.data.engine_records import Change
 from ptynb.data.scan import Scan
@@ -14,7 +17,8 @@ from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import restructured
 from ptynb.engine.resampled_state import Units, resampled_state
 from ptynb.exceptions import FileError, PtynbError
-from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.checkpoint_file import ReconstructionState, load_tile, of_object, packed, unpacked
+from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.physics.constraints import Extension
 from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import Settings
@@ -55,10 +59,11 @@ def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> Recon
 
     Call it on all ranks. scan: with whole patterns; they are not read.
     """
-    sums = loop.loss_sums()
+    state = loop.state(loop.loss_sums(), target)
+    if loop.tile is not None:
+        state = with_whole_object(state, loop.tile)
     if loop.group.rank > 0:
         return None
-    state = loop.state(sums, target)
     try:
         settings = plan.stages[plan.number].applied_to(loop.settings)
         new = restructured(state, settings, in_window(scan, loop.pattern_size))
@@ -68,6 +73,15 @@ def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> Recon
     return dataclasses.replace(
         new, changes=(*state.changes, *changes), stages=plan.plain, stage=plan.number, target=target
     )
+
+
+def with_whole_object(state: ReconstructionState, tile: ObjectTile) -> ReconstructionState:
+    """Return the state with the whole object on rank 0, which is sent all tiles; call it on all ranks."""
+    record, arrays = packed(state)
+    for name, values in arrays.items():
+        if of_object(name) and values.ndim > 1:
+            arrays[name] = tile.gathered(torch.from_numpy(values)).numpy()
+    return dataclasses.replace(unpacked(record, arrays), tile=state.tile[:0])
 
 
 def loop_of_next(
@@ -88,6 +102,8 @@ def loop_of_next(
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
         state = resampled_state(state, windows, begun, (previous.units, Units.of(loop.model)))
+    if loop.tile is not None:
+        state = load_tile(Path(), state, loop.tile.held)
     loop.restore(dataclasses.replace(state, scan=loop.scan))
     loop.agreed = previous.agreed
     return loop

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ptynb.kernels.runtime.thread_count import torch_alone
-from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
 from ptynb.optimize.algorithm import Problem
 from ptynb.optimize.batch_algorithm import BatchAlgorithm
+from ptynb.optimize.covered_region import Region, Windows, region, worth_while
 from ptynb.optimize.gradient_sync import Exchange
 from ptynb.optimize.optimizers import (
     Light,
@@ -245,7 +245,7 @@ class Gradient(BatchAlgorithm[_Sums]):
             return None
         if self._constrains_updates:
             self._windows.forget()  # constraints may move positions
-        return region(self._windows.tiles(members, update), self.problem.model)
+        return region(self._windows.blocks(members, update), self.problem.model)
 
     @property
     def _constrains_updates(self) -> bool:

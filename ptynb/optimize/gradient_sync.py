@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ptynb.distributed.group import Group
-from ptynb.optimize.active_tiles import Region
+from ptynb.optimize.covered_region import Region
 from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.physics.model import Model
 

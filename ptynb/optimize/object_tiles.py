@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.distributed.group import Group
-from ptynb.optimize.active_tiles import Region, touched_tiles
+from ptynb.optimize.covered_region import Region, touched_blocks
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.object_part import ObjectPart
@@ -102,7 +102,7 @@ class TileLayout:
         near = corners[((corners > -reach) & (corners < np.array(shape) + margin)).all(1)]
         if not len(near):
             return []
-        found = Region(shape, touched_tiles(near, self.window, shape, margin)).rectangles
+        found = Region(shape, touched_blocks(near, self.window, shape, margin)).rectangles
         return [
             Rectangle(area.top + top, area.top + bottom, area.left + left, area.left + right)
             for top, bottom, left, right in found
@@ -263,25 +263,29 @@ class ObjectTile:
         place = self.owned.inside(self.held)
         return array[place] if array.ndim < 4 else array[_at(place)]
 
-    def gathered(self, array: Tensor) -> Tensor:
-        """Return the whole (state, slice, y, x), on the CPU of rank 0; others send their own pixels, and get them back.
+    def gathered(self, own: Tensor) -> Tensor:
+        """Return the whole array on the CPU of rank 0, from the own pixels of each engine; others get theirs back.
 
-        Complex. Call it on all ranks.
+        own: (state, slice, y, x, …) or (y, x). Call it on all ranks.
         """
-        own, rank = self.own_pixels(array).contiguous(), self._group.rank
-        real = torch.view_as_real(own)
-        if rank:
-            if own.numel():
-                self._group.exchange({0: real}, {})
+        axis = 0 if own.ndim < 4 else 2
+        values = (torch.view_as_real(own) if own.is_complex() else own).contiguous()
+        if self._group.rank:
+            if values.numel():
+                self._group.exchange({0: values}, {})
             return own
-        whole = torch.empty((*array.shape[:2], *self.own.shape), dtype=array.dtype)
+        before, after = values.shape[:axis], values.shape[axis + 2 :]
+        whole = values.new_empty((*before, *self.own.shape, *after), device="cpu")
         for number, area in enumerate(self.layout.owned):
-            theirs = real
-            if number and not area.empty:
-                theirs = real.new_empty((*array.shape[:2], *area.shape, 2))
+            if area.empty:
+                continue
+            theirs = values
+            if number:
+                theirs = values.new_empty((*before, *area.shape, *after))
                 self._group.exchange({}, {number: theirs})
-            whole[:, :, area.top : area.bottom, area.left : area.right] = torch.view_as_complex(theirs).cpu()
-        return whole
+            place = (slice(None),) * axis + (slice(area.top, area.bottom), slice(area.left, area.right))
+            whole[place] = theirs.cpu()
+        return torch.view_as_complex(whole) if own.is_complex() else whole
 
     def _start_exchange(
         self, arrays: tuple[Tensor, ...], sent: Mapping[int, list[Rectangle]], received: Mapping[int, list[Rectangle]]

@@ -379,6 +379,10 @@ class Model(nn.Module):
             positions = component.shift_positions(positions, batch)
         return positions
 
+    def start_positions(self) -> Tensor:
+        """Return the initial positions of all patterns (pattern, yx), as `all_positions`."""
+        return self.initial_positions.double().cpu() + torch.tensor(self.part.origin)
+
     def all_positions(self) -> Tensor:
         """Return the positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
         with torch.no_grad():
@@ -433,7 +437,7 @@ class Model(nn.Module):
         """
         arrays = dict[str, Tensor]()
         if self._active("shift_positions"):
-            arrays["positions/start"] = self.initial_positions.double().cpu() + torch.tensor(self.part.origin)
+            arrays["positions/start"] = self.start_positions()
         for name, component in self.components.items():
             if component.active:
                 arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}

@@ -32,6 +32,11 @@ class ObjectPart(NamedTuple):
         height, width = values.shape[-2:]
         return cls(slice(0, height), slice(0, width), (height, width))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the engine has the whole object."""
+        return (self.rows.stop - self.rows.start, self.columns.stop - self.columns.start) == self.shape
+
     def of(self, values: Tensor) -> Tensor:
         """Return the own pixels of an array (…, y, x)."""
         return values[..., self.rows, self.columns]

@@ -32,10 +32,10 @@ class Option:
 
     @property
     def words(self) -> str:
-        """Return for example '4 engines that exchange touched tiles'."""
+        """Return for example '4 engines that exchange touched blocks'."""
         if self.engines == 1:
             return "1 engine"
-        what = "touched tiles" if self.exchange == "sparse" else "the whole object"
+        what = "touched blocks" if self.exchange == "sparse" else "the whole object"
         return f"{self.engines} engines that exchange {what}"
 
 

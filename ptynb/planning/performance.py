@@ -23,7 +23,7 @@ from ptynb.cluster.engine_groups import joining
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
-from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
+from ptynb.optimize.covered_region import Region, saves_enough, touched_blocks
 from ptynb.optimize.sampler import planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
@@ -135,7 +135,7 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
 
 
 def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
-    """Return the mean part of the object that is sent: tiles that the windows of a batch touch, or all."""
+    """Return the mean part of the object that is sent: blocks that the windows of a batch touch, or all."""
     if settings.gradient_sync == "dense" or settings.optimiser in GLOBAL_STEPS:
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
@@ -145,7 +145,7 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
     table = planned_order(scan, settings, engines).epoch(1)[:, :UPDATES_LOOKED_AT]
 
     def part(patterns: NDArray[np.int64]) -> float:
-        found = Region(shape, touched_tiles(corners[patterns[patterns >= 0]], window, shape))
+        found = Region(shape, touched_blocks(corners[patterns[patterns >= 0]], window, shape))
         return found.pixels / (shape[0] * shape[1]) if saves_enough(found, nbytes) else 1.0
 
     return float(np.mean([part(batch) for batch in table.T]))

@@ -16,7 +16,15 @@ from ptynb.distributed.group import nothing
 from ptynb.engine import reconfigure as restructuring
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files
-from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, progress_of, save_state, states
+from ptynb.io.checkpoint_file import (
+    ReconstructionState,
+    file_name,
+    load_state,
+    load_tile,
+    progress_of,
+    save_state,
+    states,
+)
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -202,7 +210,7 @@ class BranchManager:
 
         def prepare(present: Path | None) -> Reopening:
             checkpoint = _present(present)
-            before = load_state(checkpoint)
+            before = load_tile(checkpoint, load_state(checkpoint), None)  # the whole object
             try:
                 state = restructuring.restructured(before, settings, in_stage(self._scan, before))
             except SettingsError as error:  # depends on the state, such as on a component that was active earlier

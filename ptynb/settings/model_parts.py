@@ -45,6 +45,7 @@ class Object(Part):
     )
     layout: Literal["whole", "tiles"] = Field(
         default="whole",
+        title="Part on each engine",
         description="What each engine holds of the object: all of it, or the tile that the windows of its patterns "
         "reach, which needs batches from cells",
     )

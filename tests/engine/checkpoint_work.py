@@ -95,16 +95,19 @@ def going_on(
     path: Path,
     changes: tuple[Change, ...] = (),
     extensions: Any = None,
+    layout: str | None = None,
 ) -> dict[str, Any]:
-    """The same run from a kept state on, by other loops in a new group."""
+    """The same run from a kept state on, by other loops in a new group. layout: of the object, if it is another one."""
     found = checkpoint_loading.read_start(path, membership.rank)
     group = join(membership)
     state = checkpoint_loading.shared(found, group)
     assert state is not None
     now = Settings(**state.settings)
+    now = now if layout is None else now.replace(object={"layout": layout})
     begun = checkpoint_loading.settings_to_begin_with(state, now)
     loop = Loop(scan, begun, group, extensions() if extensions else ())
     try:
+        state = checkpoint_loading.with_tile(state, path, None if loop.tile is None else loop.tile.held)
         loop.restore(checkpoint_loading.with_rows(state, path, loop.shard.patterns), now)
         ahead = loop.shard._ahead
         before = ahead.unexpected if ahead else 0

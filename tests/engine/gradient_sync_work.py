@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership, TorchGroup, join
 from ptynb.engine.loop import Loop
-from ptynb.optimize import active_tiles, gradient_descent
+from ptynb.optimize import covered_region, gradient_descent
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import Extension
@@ -60,11 +60,11 @@ def packed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_regions(*arguments: Any) -> Any:
-        plain, active_tiles.SAVED_BYTES = active_tiles.SAVED_BYTES, 0
+        plain, covered_region.SAVED_BYTES = covered_region.SAVED_BYTES, 0
         try:
             return function(*arguments)
         finally:
-            active_tiles.SAVED_BYTES = plain
+            covered_region.SAVED_BYTES = plain
 
     return with_regions
 
@@ -125,13 +125,13 @@ def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: in
 
 def trained_as_on_gpus(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
     """As `trained`, with regions of windows whose positions the host does not know, packed by indices."""
-    windows, by_index = gradient_descent.Windows, active_tiles._by_index
+    windows, by_index = gradient_descent.Windows, covered_region._by_index
     gradient_descent.Windows = functools.partial(windows, on_gpu=True)  # type: ignore[assignment, misc]
-    active_tiles._by_index = lambda values, on_gpu: True
+    covered_region._by_index = lambda values, on_gpu: True
     try:
         answer: dict[str, Any] = trained(membership, scan, settings, updates)
     finally:
-        gradient_descent.Windows, active_tiles._by_index = windows, by_index  # type: ignore[misc]
+        gradient_descent.Windows, covered_region._by_index = windows, by_index  # type: ignore[misc]
     return answer
 
 

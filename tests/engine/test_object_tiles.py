@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ptynb.settings import WHOLE_PASSES
-from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
-from tests.engine import work
+from ptynb.io.checkpoint_file import of_object
+from ptynb.settings import WHOLE_PASSES, Settings
+from tests.cases import ALGORITHMS, CASES, MODES, a_scan, as_sgd
+from tests.engine import checkpoint_work, work
 from tests.engine.ranks import Ranks
 from tests.engine.reference_model import difference
 
@@ -46,3 +49,76 @@ def test_an_object_in_tiles_is_the_whole_one(ranks: Ranks, case: str, world: int
         for own, others in zip(alone["changes"], answer["changes"], strict=True):
             assert others == pytest.approx(own, rel=max(1e3 * most, 1e-6))
         assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=most)
+
+
+def composed(answers: list[dict[str, Any]], name: str) -> np.ndarray[Any, Any]:
+    """The whole array of the object from those in the states of all ranks, each of which has its own pixels."""
+    if not answers[0]["tile"].size:
+        return np.array(answers[0][name])
+    height, width = answers[0]["tile"][4:]
+    parts = answers[0][name]
+    whole = np.empty((*parts.shape[:2], height, width, *parts.shape[4:]), parts.dtype)
+    for answer in answers:
+        top, bottom, left, right = answer["tile"][:4]
+        whole[:, :, top:bottom, left:right] = answer[name]
+    return whole
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "lsqml"])
+def test_a_checkpoint_resumes_on_any_number_of_engines_whole_or_in_tiles(
+    ranks: Ranks, tmp_path: Path, optimiser: str
+) -> None:
+    momentum = 0.5 if optimiser == "lsqml" else 0.0
+    whole = Settings(optimiser=optimiser, batch=8, precision="double", batch_sampling="cells", momentum=momentum)
+    whole = whole.replace(positions={"learning_rate": 0.1, "momentum": momentum})
+    tiles, path = whole.replace(object={"layout": "tiles"}), tmp_path / "state-00001.h5"
+    before, updates = 7, 13  # both within an epoch of 5 updates
+    alone = ranks.run(1, checkpoint_work.straight, a_scan(), whole, updates)
+    for written_by, settings in ((1, whole), (3, tiles)):
+        unbroken = ranks.run(written_by, checkpoint_work.straight, a_scan(), settings, updates, {before: path})
+        names = [name for name in alone[0] if of_object(name) and alone[0][name].ndim > 3]
+        assert len(names) > 1, "moments, too"
+        for world, resumed in ((3, tiles), (2, tiles), (1, whole), (2, whole)):
+            layout = resumed.object.layout
+            answers = ranks.run(world, checkpoint_work.going_on, a_scan(), resumed, updates, path, (), None, layout)
+            assert answers[0]["losses"] == pytest.approx(alone[0]["losses"], rel=1e-9)
+            for name in names:
+                assert difference(alone[0][name], composed(answers, name)) < 1e-9, (world, name)
+            if (world, resumed) == (written_by, settings):
+                for one, other in zip(unbroken, answers, strict=True):
+                    assert [name for name in checkpoint_work.equal(one, other) if name != "moved"] == []
+
+
+def test_where_tiles_are_cut_does_not_matter(ranks: Ranks) -> None:
+    settings = CASES["everything"][1].replace(batch_sampling="cells", object={"layout": "tiles"})
+    scan = a_scan(kind=CASES["everything"][0])
+    one, other = (ranks.run(3, work.train_in_moved_tiles, scan, settings, 10, shift)[0] for shift in (0, 7))
+    assert one["owned"] != other["owned"]
+    for name in ("object", "probe", "positions"):
+        assert difference(one[name], other[name]) < 1e-5, name
+
+
+def test_single_precision_has_no_seams(ranks: Ranks) -> None:
+    """Near the edges of tiles, values differ from those of the whole object by rounding, as elsewhere."""
+    settings = Settings(probe=MODES, batch=8, batch_sampling="cells")
+    alone = ranks.run(1, work.train, a_scan(), settings, 250)[0]["object"]
+    tiles = ranks.run(3, work.train_in_moved_tiles, a_scan(), settings.replace(object={"layout": "tiles"}), 250, 0)
+    error = np.abs(tiles[0]["object"] - alone)
+    assert error.max() < 1e-3 * np.abs(alone).max()
+    seam, lit = np.zeros(error.shape, bool), error > 0
+    for top, bottom, left, right in tiles[0]["owned"]:
+        for row in {top, bottom} - {0, len(error)}:
+            seam[row - 8 : row + 8, left:right] = True
+        for column in {left, right} - {0, error.shape[1]}:
+            seam[top:bottom, column - 8 : column + 8] = True
+    strip, interior = (np.sqrt(np.mean(error[lit & where] ** 2)) for where in (seam, ~seam))
+    assert strip < 1.5 * interior
+
+
+def test_a_window_beyond_its_tile_ends_the_run(ranks: Ranks) -> None:
+    settings = Settings(
+        batch=8, batch_sampling="cells", object={"layout": "tiles", "padding": 4}, positions={"max_shift": 3}
+    )
+    for message in ranks.run(2, work.pushed_beyond_tile, a_scan(), settings):
+        assert "window-left-tile" in message
+        assert "have moved beyond the tiles of their engines, whose margin is 4 pixels" in message

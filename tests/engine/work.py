@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ptynb.data.commands import CloseRun, Command, MakeResult, StartRun
 from ptynb.data.engine_records import Failure
@@ -16,7 +17,11 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Worker
+from ptynb.exceptions import ReconstructionError
+from ptynb.optimize import sampler
 from ptynb.optimize.lbfgs import LBFGS
+from ptynb.optimize.object_tiles import Rectangle, TileLayout
+from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Settings
 from tests.waiting import until
 
@@ -45,6 +50,63 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
             "rates": loop.algorithm.rates(),
             "complex": [name for name, tensor in loop.model.arrays().items() if tensor.is_complex()],
         }
+    finally:
+        leave(loop, group)
+
+
+def train_in_moved_tiles(
+    membership: Membership, scan: Scan, settings: Settings, updates: int, shift: int
+) -> dict[str, Any]:
+    """As `train`, with the edges between tiles moved by some pixels; also the tiles that all ranks own."""
+    plain = sampler.tile_layout
+    layouts = list[TileLayout]()
+
+    def moved(*arguments: Any, **options: Any) -> TileLayout:
+        layout = plain(*arguments, **options)
+        height, width = arguments[2]
+        edges = [
+            {0: 0, height: height}.get(edge, edge + shift)
+            if number < 2
+            else {0: 0, width: width}.get(edge, edge + shift)
+            for area in layout.owned
+            for number, edge in enumerate(area)
+        ]
+        owned = tuple(Rectangle(*edges[4 * rank : 4 * rank + 4]) for rank in range(len(layout.owned)))
+        whole = Rectangle(0, height, 0, width)
+        near = (Rectangle(one.top - 1, one.bottom + 1, one.left - 1, one.right + 1).common(whole) for one in owned)
+        held = tuple(one.around(other) for one, other in zip(layout.held, near, strict=True))
+        layouts.append(dataclasses.replace(layout, owned=owned, held=held))
+        return layouts[-1]
+
+    sampler.tile_layout = moved
+    try:
+        return {**train(membership, scan, settings, updates), "owned": [tuple(one) for one in layouts[-1].owned]}
+    finally:
+        sampler.tile_layout = plain
+
+
+def pushed_beyond_tile(membership: Membership, scan: Scan, settings: Settings) -> str:
+    """The error after an epoch in which a component moves all windows by 10 pixels."""
+
+    class Shift(ModelComponent):
+        name = "shift"
+        rate = 0.1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.distance = torch.nn.Parameter(torch.full((2,), 10.0, dtype=torch.float64))
+
+        def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
+            return positions + self.distance
+
+    group = join(membership)
+    loop = Loop(scan, settings, group, (Shift(),))
+    try:
+        for _ in range(loop.updates):
+            loop.step()
+        return ""
+    except ReconstructionError as error:
+        return f"{error.code}: {error}"
     finally:
         leave(loop, group)
 

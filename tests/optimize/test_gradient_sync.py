@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.optimize.active_tiles import TILE, Region, touched_tiles
+from ptynb.optimize.covered_region import BLOCK, Region, touched_blocks
 from ptynb.settings import (
     Affine,
     Object,
@@ -36,11 +36,11 @@ def sgd(rate: float = 0.1, **choices: Any) -> Settings:
 
 
 class TestRegions:
-    def test_holds_all_windows_and_no_tile_without_one(self) -> None:
+    def test_holds_all_windows_and_no_block_without_one(self) -> None:
         for seed in range(8):
-            self.holds_all_windows_and_no_tile_without_one(seed)
+            self.holds_all_windows_and_no_block_without_one(seed)
 
-    def holds_all_windows_and_no_tile_without_one(self, seed: int) -> None:
+    def holds_all_windows_and_no_block_without_one(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         shape = (int(random.integers(40, 300)), int(random.integers(40, 300)))
         window = (int(random.integers(1, 40)), int(random.integers(1, 40)))
@@ -49,18 +49,18 @@ class TestRegions:
         for y, x in corners:
             lit[y : y + window[0], x : x + window[1]] = 1
         covered = np.zeros(shape, dtype=int)
-        for top, bottom, left, right in Region(shape, touched_tiles(corners, window, shape)).rectangles:
+        for top, bottom, left, right in Region(shape, touched_blocks(corners, window, shape)).rectangles:
             covered[top:bottom, left:right] += 1
         assert covered.max() == 1, f"seed {seed}: rectangles have to be disjoint"
         wanted = np.zeros(shape, dtype=int)
-        for y in range(0, shape[0], TILE):
-            for x in range(0, shape[1], TILE):
-                wanted[y : y + TILE, x : x + TILE] = lit[y : y + TILE, x : x + TILE].any()
+        for y in range(0, shape[0], BLOCK):
+            for x in range(0, shape[1], BLOCK):
+                wanted[y : y + BLOCK, x : x + BLOCK] = lit[y : y + BLOCK, x : x + BLOCK].any()
         np.testing.assert_array_equal(covered, wanted, f"seed {seed}")
 
-    def test_a_margin_reaches_into_the_next_tile(self) -> None:
-        corner = np.array([[TILE, 2 * TILE]])
-        plain, more = (touched_tiles(corner, (TILE, TILE), (200, 200), margin) for margin in (0, 1))
+    def test_a_margin_reaches_into_the_next_block(self) -> None:
+        corner = np.array([[BLOCK, 2 * BLOCK]])
+        plain, more = (touched_blocks(corner, (BLOCK, BLOCK), (200, 200), margin) for margin in (0, 1))
         assert plain.sum() == 1
         assert more.sum() == 9
 
@@ -72,10 +72,10 @@ class TestRegions:
     def what_is_packed_comes_back_to_its_place(self, shape: tuple[int, ...], by_index: bool) -> None:
         parts = 2 if len(shape) == 5 else 1
         plane = shape[-3:-1] if parts == 2 else shape[-2:]
-        tiles = np.random.default_rng(0).random([-(-side // TILE) for side in plane]) > 0.5
-        tiles[0, 0], tiles[-1, -1] = False, True
-        region = Region((plane[0], plane[1]), tiles)
-        inside = np.kron(tiles, np.ones((TILE, TILE)))[: plane[0], : plane[1]] > 0
+        blocks = np.random.default_rng(0).random([-(-side // BLOCK) for side in plane]) > 0.5
+        blocks[0, 0], blocks[-1, -1] = False, True
+        region = Region((plane[0], plane[1]), blocks)
+        inside = np.kron(blocks, np.ones((BLOCK, BLOCK)))[: plane[0], : plane[1]] > 0
         if parts == 2:
             inside = inside[..., None]
         values = torch.randn(shape, dtype=torch.float64)
@@ -158,7 +158,7 @@ def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
         for updates in (1, 20)
     )
     assert np.abs(np.rint(last) - np.rint(first)).max() >= 1
-    assert np.ptp(last) > TILE, "and there are tiles to leave"
+    assert np.ptp(last) > BLOCK, "and there are blocks to leave"
 
 
 def test_as_many_bytes_are_sent_as_windows_have_and_not_more(ranks: Ranks) -> None:
@@ -168,8 +168,8 @@ def test_as_many_bytes_are_sent_as_windows_have_and_not_more(ranks: Ranks) -> No
     object, probe = answer["parameters"]
     assert object > 4 * probe
     [sent] = answer["last"]
-    # 2 windows of 32 x 32 reach into at most 4 tiles each, 8 bytes a pixel.
-    assert probe + 2 * 32 * 32 * 8 <= sent <= probe + 2 * 4 * TILE**2 * 8
+    # 2 windows of 32 x 32 reach into at most 4 blocks each, 8 bytes a pixel.
+    assert probe + 2 * 32 * 32 * 8 <= sent <= probe + 2 * 4 * BLOCK**2 * 8
     assert answer["counted"] == answer["sent"]
     whole = ranks.run(2, work.trained, sparse_scan(), settings.replace(gradient_sync="dense"), 12)[1]
     assert whole["last"] == [object + probe]

@@ -29,7 +29,7 @@ SIZES = [
 WORLDS = [1, 2, 3, 4, 8]
 EPOCHS = 4
 
-kinds = pytest.mark.parametrize("kind", ["spread", "random", "compact", "interleaved"])
+kinds = pytest.mark.parametrize("kind", ["spread", "cells", "random", "compact", "interleaved"])
 
 
 def make(count, batch, kind="spread", seed=3):
@@ -82,7 +82,7 @@ def test_batches_differ_by_at_most_one_pattern(kind):
         assert len(sizes) == -(-count // min(batch, count)), case
 
 
-@pytest.mark.parametrize("kind", ["spread", "compact"])
+@pytest.mark.parametrize("kind", ["spread", "cells", "compact"])
 def test_engines_hold_almost_as_much_of_a_batch_as_each_other(kind):
     # One for the lanes that don't divide by the engines, one for the lanes that leave this update out.
     for order, world, case in orders(kind):
@@ -99,6 +99,14 @@ def test_a_compact_batch_covers_a_small_part_of_the_scan():
     assert np.max(sides) <= 10
     assert np.median(np.prod(sides, axis=1)) <= 48
     assert [parts[0].tolist() for parts in batches(order, 1)] != [parts[0].tolist() for parts in batches(order, 2)]
+
+
+def test_a_batch_from_cells_has_one_pattern_of_each_part_of_the_area():
+    y, x = np.mgrid[:20, :20]
+    order = BatchSampler(400, 16, 0, "cells", np.stack([y.ravel(), x.ravel()], 1) * 2.0)
+    for parts in batches(order, 1):
+        cells = (order.positions[parts[0]] // 10).astype(int)  # 4 x 4 cells of 5 x 5 positions
+        assert len({*map(tuple, cells.tolist())}) == 16
 
 
 def test_a_random_batch_is_another_one_every_epoch():

@@ -101,6 +101,16 @@ CONTRADICTIONS = [
             ({"fly_scan": {"steps": 2}}, "fly_scan.steps above 1"),
         ]
     ],
+    ({"object": {"layout": "tiles"}}, "batch_sampling is 'spread'", "'cells'"),
+    *[
+        ({"object": {"layout": "tiles"}, "batch_sampling": "cells", **values}, "object.layout is 'tiles'", fact)
+        for values, fact in [
+            ({"optimiser": "lbfgs"}, "'lbfgs'"),
+            ({"optimiser": "raar"}, "'raar'"),
+            ({"constraints": [{"kind": "low_pass", "cutoff": 0.5}]}, "'low_pass'"),
+            ({"constraints": [{"kind": "dct_threshold", "keep_fraction": 0.5}]}, "'dct_threshold'"),
+        ]
+    ],
     ({"optimiser": "lsqml", "slices": THICK, "tilt": {"learning_rate": 0.1}}, "'lsqml'", "tilt.learning_rate above 0"),
     *[
         ({"optimiser": optimiser, **values}, f"'{optimiser}'", *facts)

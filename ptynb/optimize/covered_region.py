@@ -1,7 +1,7 @@
-"""The part of the object that windows cover, in whole tiles, and its packing into messages for other engines.
+"""The part of the object that windows cover, in whole blocks, and its packing into messages for other engines.
 
-The bounding box of a batch that is spread over the scan is the whole object, its tiles are not: 16 windows of 256 x 256
-in 4096 x 4096 pixels touch a tenth of them. For neighbouring windows the tiles are nearly the bounding box. Therefore
+The bounding box of a batch that is spread over the scan is the whole object, its blocks are not: 16 windows of
+256 x 256 in 4096 x 4096 pixels touch a tenth of them. For neighbouring windows the blocks are nearly the bounding box. Therefore
 bounding boxes are not used at all.
 
 On a GPU the host must not wait for positions that move. Optimisers of rows move a position only in the update of its
@@ -27,35 +27,35 @@ from ptynb.physics.components.builtin import Affine, Offset, Positions
 from ptynb.physics.components.component import Batch, ModelComponent, copied_to
 from ptynb.physics.model import Model
 
-TILE = 32
-"""Side of a tile [pixels]. Tiles of 32 enlarge the area of windows of 256 x 256 by 1.26, tiles of 64 by 1.53."""
+BLOCK = 32
+"""Side of a block [pixels]. Blocks of 32 enlarge the area of windows of 256 x 256 by 1.26, blocks of 64 by 1.53."""
 MOST = 0.75
 """If windows cover more than this fraction of the object, all of it is sent, which needs no packing."""
 SAVED_BYTES = 2**21
-"""If packing saves fewer bytes, the whole object is sent; for objects smaller than this, tiles are not computed.
+"""If packing saves fewer bytes, the whole object is sent; for objects smaller than this, blocks are not computed.
 
-Computing the tiles is expensive, not packing: an update of 2 CPU engines (4 to 7 ms) took 1.11 to 1.26 times as long
-with tiles computed and not used, for objects of 0.3 and 1.1 MiB, 1.01 to 1.25 with them used; 0.78 for one of 4.5 MiB.
+Computing the blocks is expensive, not packing: an update of 2 CPU engines (4 to 7 ms) took 1.11 to 1.26 times as long
+with blocks computed and not used, for objects of 0.3 and 1.1 MiB, 1.01 to 1.25 with them used; 0.78 for one of 4.5 MiB.
 Repeated measurements of the same code had ratios of 0.96 to 1.06.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A region of a plane of this shape (y, x): the tiles (tile y, tile x) that are True."""
+    """A region of a plane of this shape (y, x): the blocks (block y, block x) that are True."""
 
     shape: tuple[int, int]
-    tiles: NDArray[np.bool_]
+    blocks: NDArray[np.bool_]
     _indices: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def rectangles(self) -> list[tuple[int, int, int, int]]:
         """The region as disjoint rectangles (top, bottom, left, right) [pixels].
 
-        Each is a run of tiles in a row, merged with equal runs in the rows that follow.
+        Each is a run of blocks in a row, merged with equal runs in the rows that follow.
         """
         complete, growing = list[tuple[int, int, int, int]](), dict[tuple[int, int], tuple[int, int]]()
-        edges = np.argwhere(np.diff(self.tiles, prepend=False, append=False))
+        edges = np.argwhere(np.diff(self.blocks, prepend=False, append=False))
         for row, first, end in zip(*edges.reshape(-1, 4)[:, [0, 1, 3]].T.tolist(), strict=True):
             top, bottom = growing.pop((first, end), (row, row))
             if bottom < row:
@@ -67,8 +67,8 @@ class Region:
     @cached_property
     def pixels(self) -> int:
         """Number of pixels in the region."""
-        heights, widths = (np.minimum(TILE, side - TILE * np.arange(-(-side // TILE))) for side in self.shape)
-        return int(heights @ self.tiles.astype(np.int64) @ widths)
+        heights, widths = (np.minimum(BLOCK, side - BLOCK * np.arange(-(-side // BLOCK))) for side in self.shape)
+        return int(heights @ self.blocks.astype(np.int64) @ widths)
 
     def numbers(self, values: Tensor) -> int:
         """Return how many numbers `pack` copies from a tensor of this size."""
@@ -109,31 +109,31 @@ class Region:
         ]
 
     @cached_property
-    def _tile_origins(self) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
-        """Flat indices of the tiles' first pixels, those of each size together, with (number, height, width) of each.
+    def _block_origins(self) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
+        """Flat indices of the blocks' first pixels, those of each size together, with (number, height, width) of each.
 
-        Tiles at the lower and right edge may be smaller.
+        Blocks at the lower and right edge may be smaller.
         """
         sizes, origins = list[tuple[int, int, int]](), list[NDArray[np.int64]]()
-        (rows, height), (columns, width) = ((-(-side // TILE), (side - 1) % TILE + 1) for side in self.shape)
-        for along_y, tile_height in ((slice(rows - 1), TILE), (slice(rows - 1, rows), height)):
-            for along_x, tile_width in ((slice(columns - 1), TILE), (slice(columns - 1, columns), width)):
-                y, x = np.nonzero(self.tiles[along_y, along_x])
-                origins.append(((y + (along_y.start or 0)) * self.shape[1] + x + (along_x.start or 0)) * TILE)
-                sizes.append((len(y), tile_height, tile_width))
+        (rows, height), (columns, width) = ((-(-side // BLOCK), (side - 1) % BLOCK + 1) for side in self.shape)
+        for along_y, block_height in ((slice(rows - 1), BLOCK), (slice(rows - 1, rows), height)):
+            for along_x, block_width in ((slice(columns - 1), BLOCK), (slice(columns - 1, columns), width)):
+                y, x = np.nonzero(self.blocks[along_y, along_x])
+                origins.append(((y + (along_y.start or 0)) * self.shape[1] + x + (along_x.start or 0)) * BLOCK)
+                sizes.append((len(y), block_height, block_width))
         return sizes, np.concatenate(origins)
 
     def _index(self, device: torch.device) -> Tensor:
         """Return flat indices of the region's pixels, kept for further calls.
 
-        Only one number a tile is sent to the device: the indices of 64 windows of 256 x 256 pixels, made on the host,
+        Only one number a block is sent to the device: the indices of 64 windows of 256 x 256 pixels, made on the host,
         took 0.5 s and 37 MB.
         """
         found = self._indices.get(device)
         if found is None:
-            sizes, origins = self._tile_origins
+            sizes, origins = self._block_origins
             parts = copied_to(torch.from_numpy(origins), device).split([number for number, _, _ in sizes])
-            rows, columns = torch.arange(TILE, device=device) * self.shape[1], torch.arange(TILE, device=device)
+            rows, columns = torch.arange(BLOCK, device=device) * self.shape[1], torch.arange(BLOCK, device=device)
             blocks = [
                 (part[:, None, None] + rows[:height, None] + columns[:width]).reshape(-1)
                 for part, (number, height, width) in zip(parts, sizes, strict=True)
@@ -146,22 +146,22 @@ class Region:
 
     def _pixels(self, first: int, end: int, left: int, right: int) -> tuple[int, int, int, int]:
         height, width = self.shape
-        return first * TILE, min(end * TILE, height), left * TILE, min(right * TILE, width)
+        return first * BLOCK, min(end * BLOCK, height), left * BLOCK, min(right * BLOCK, width)
 
 
-def touched_tiles(
+def touched_blocks(
     window_origins: NDArray[np.int64], window: tuple[int, int], shape: tuple[int, int], margin: int = 0
 ) -> NDArray[np.bool_]:
-    """Return the tiles (tile y, tile x) of a plane (y, x) that overlap with windows at these corners (pattern, yx).
+    """Return the blocks (block y, block x) of a plane (y, x) that overlap with windows at these corners (pattern, yx).
 
     margin: uncertainty of the corners [pixels].
     """
-    tiles = np.zeros([-(-side // TILE) for side in shape], dtype=bool)
-    firsts = np.maximum(window_origins - margin, 0) // TILE
-    ends = np.maximum((window_origins + np.array(window) + margin - 1) // TILE + 1, 0)
+    blocks = np.zeros([-(-side // BLOCK) for side in shape], dtype=bool)
+    firsts = np.maximum(window_origins - margin, 0) // BLOCK
+    ends = np.maximum((window_origins + np.array(window) + margin - 1) // BLOCK + 1, 0)
     for (top, left), (bottom, right) in zip(firsts.tolist(), ends.tolist(), strict=True):
-        tiles[top:bottom, left:right] = True
-    return tiles
+        blocks[top:bottom, left:right] = True
+    return blocks
 
 
 class Windows:
@@ -194,8 +194,8 @@ class Windows:
         self._fixed = self._copied = None
         vars(self).pop("_initial", None)
 
-    def tiles(self, patterns: NDArray[np.int64], update: int) -> NDArray[np.bool_]:
-        """Return the tiles (tile y, tile x) that overlap with the windows of these patterns in this update."""
+    def blocks(self, patterns: NDArray[np.int64], update: int) -> NDArray[np.bool_]:
+        """Return the blocks (block y, block x) that overlap with the windows of these patterns in this update."""
         if not self._model.movers:
             if self._fixed is None:
                 self._fixed = self._origins()
@@ -208,14 +208,14 @@ class Windows:
             limits = [mover.limit for mover in self._model.movers if isinstance(mover, Positions)]
             if len(limits) == len(self._model.movers):
                 return self._touched(self._initial[patterns], 1 + math.ceil(max(limits)))
-            return np.ones([-(-side // TILE) for side in self.shape], dtype=bool)
+            return np.ones([-(-side // BLOCK) for side in self.shape], dtype=bool)
         if self._copied is None:
             self._copied = self._origins(), update
         origins, before = self._copied
         return self._touched(origins[patterns], 2 + math.ceil((update - before) * distance))
 
     def _touched(self, origins: NDArray[np.int64], margin: int) -> NDArray[np.bool_]:
-        return touched_tiles(origins, self._model.window, self.shape, margin)
+        return touched_blocks(origins, self._model.window, self.shape, margin)
 
     @torch.no_grad()
     def _origins(self, patterns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -276,11 +276,11 @@ def worth_while(model: Model) -> bool:
     return next(model.object.parameters()).nbytes >= SAVED_BYTES
 
 
-def region(tiles: NDArray[np.bool_], model: Model) -> Region | None:
-    """Return the region of these tiles of the object; None if sending all of it is as fast."""
+def region(blocks: NDArray[np.bool_], model: Model) -> Region | None:
+    """Return the region of these blocks of the object; None if sending all of it is as fast."""
     values = next(model.object.parameters())
     height, width = values.shape[2:4]
-    candidate = Region((height, width), tiles)
+    candidate = Region((height, width), blocks)
     return candidate if saves_enough(candidate, values.nbytes) else None
 
 

@@ -1,4 +1,4 @@
-"""Windows of positions that move, as the host of a GPU knows them: never fewer tiles than they cover."""
+"""Windows of positions that move, as the host of a GPU knows them: never fewer blocks than they cover."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.optimize.active_tiles import Windows, largest_step, touched_tiles
+from ptynb.optimize.covered_region import Windows, largest_step, touched_blocks
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.optimizers import RowAdam
 from ptynb.settings import Affine, Positions, ProbeOffset, Settings
@@ -36,7 +36,7 @@ MOVING: dict[str, tuple[Settings, bool]] = {
 
 
 @pytest.mark.parametrize("case", MOVING)
-def test_tiles_hold_the_windows_of_every_update(case: str) -> None:
+def test_blocks_hold_the_windows_of_every_update(case: str) -> None:
     settings, known = MOVING[case]
     loop = Loop(sparse_scan(), settings, SingleGroup(torch.device("cpu")))
     assert isinstance(loop.algorithm, Gradient)
@@ -50,12 +50,12 @@ def test_tiles_hold_the_windows_of_every_update(case: str) -> None:
         before = windows._copied
         members = table[:, update % loop.updates]
         members = members[members >= 0]
-        tiles = windows.tiles(members, update % loop.updates)
+        blocks = windows.blocks(members, update % loop.updates)
         copies += windows._copied is not before
         origins = loop.model.window_origins_and_shifts(loop.model.all_patterns())[0].numpy()[members]
         farthest = max(farthest, int(np.abs(origins - start[members]).max()))
-        assert not (touched_tiles(origins, loop.model.window, windows.shape) & ~tiles).any(), (case, update)
-        found.append(tiles.mean())
+        assert not (touched_blocks(origins, loop.model.window, windows.shape) & ~blocks).any(), (case, update)
+        found.append(blocks.mean())
         _push(loop, members, update)
     loop.disconnect()
     assert copies <= 3, "the host waits once an epoch"
