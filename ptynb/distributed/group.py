@@ -124,9 +124,13 @@ class Group(ABC):
     def start_sum(self, tensor: Tensor) -> Callable[[], None]:
         """Start the sum of `tensor` over ranks, in place; the returned function waits for it."""
 
-    @abstractmethod
     def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
-        """Send a tensor to each of these ranks, and receive one from each; all are contiguous, and not empty."""
+        """Send a tensor to each of some ranks, and receive one from each of others."""
+        self.start_exchange(sent, received)()
+
+    @abstractmethod
+    def start_exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> Callable[[], None]:
+        """Start to send and to receive tensors by rank, contiguous and not empty; the returned function waits."""
 
     @abstractmethod
     def largest(self, tensor: Tensor) -> Tensor:
@@ -180,8 +184,8 @@ class SingleGroup(Group):
     def start_sum(self, tensor: Tensor) -> Callable[[], None]:
         return lambda: None
 
-    def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
-        return None
+    def start_exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> Callable[[], None]:
+        return lambda: None
 
     def largest(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -329,14 +333,20 @@ class TorchGroup(Group):
             self._timeout.watch(work)
         return work
 
-    def exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> None:
+    def start_exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> Callable[[], None]:
         messages = [dist.P2POp(dist.isend, self._keep(one), rank) for rank, one in sent.items()]
         messages += [dist.P2POp(dist.irecv, self._keep(one), rank) for rank, one in received.items()]
-        if not messages:
-            return
-        with self._timeout.waiting():
-            for work, message in zip(dist.batch_isend_irecv(messages), messages, strict=False):
-                self._watched(message.tensor, work).wait()
+        # NCCL returns one work for all of them.
+        works = dist.batch_isend_irecv(messages) if messages else []
+        for work, message in zip(works, messages, strict=False):
+            self._watched(message.tensor, work)
+
+        def wait() -> None:
+            with self._timeout.waiting():
+                for work in works:
+                    work.wait()
+
+        return wait
 
     def largest(self, tensor: Tensor) -> Tensor:
         with self._timeout.waiting():

@@ -158,7 +158,7 @@ def touched_blocks(
     """
     blocks = np.zeros([-(-side // BLOCK) for side in shape], dtype=bool)
     firsts = np.maximum(window_origins - margin, 0) // BLOCK
-    ends = (window_origins + np.array(window) + margin - 1) // BLOCK + 1
+    ends = np.maximum((window_origins + np.array(window) + margin - 1) // BLOCK + 1, 0)
     for (top, left), (bottom, right) in zip(firsts.tolist(), ends.tolist(), strict=True):
         blocks[top:bottom, left:right] = True
     return blocks

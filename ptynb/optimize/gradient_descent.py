@@ -104,7 +104,7 @@ class Gradient(BatchAlgorithm[_Sums]):
         of a number in a bucket determines the order in which three or more engines sum it: without this pass, a resumed
         run would differ in the last digits from one that was not interrupted.
         """
-        problem, self.exchange.region, sent = self.problem, None, self.exchange.sent_bytes
+        problem, self.exchange.region, sent = self.problem, None, self.exchange.reduced_bytes
         own, (height, width), dtype = problem.own()[:1], problem.shard.window, problem.shard.kind
         nothing = torch.zeros(
             (len(own), height, width * dtype.itemsize), dtype=torch.uint8, device=problem.group.device
@@ -112,7 +112,7 @@ class Gradient(BatchAlgorithm[_Sums]):
         patterns = torch.from_numpy(own).to(problem.group.device)
         value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype))
         torch.autograd.backward(value, torch.zeros_like(value))
-        self.exchange.sent_bytes = sent
+        self.exchange.reduced_bytes = sent
         for parameter in self.recorded_parameters:
             parameter.grad = None
 
@@ -128,7 +128,10 @@ class Gradient(BatchAlgorithm[_Sums]):
 
     def begin(self, members: NDArray[np.int64], update: int) -> None:
         """Determine where the object's gradient can differ from 0."""
+        problem = self.problem
         self.exchange.region = self._region(members, update)
+        if problem.tile is not None:
+            problem.tile.begin(None if problem.settings.regularizers else members, problem.model.movers)
 
     def measure(self, own: NDArray[np.int64], members: int, indices: Tensor | None) -> _Sums:
         """Compute the gradients of these patterns of this engine, and return their sums."""

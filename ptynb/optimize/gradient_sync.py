@@ -63,18 +63,23 @@ class Exchange:
     def __init__(self, group: Group, model: Model, tile: ObjectTile | None = None) -> None:
         self.region: Region | None = None
         """Region outside which the object's gradient is 0 in the next update; None: the whole object."""
-        self.sent_bytes = 0
-        """Size of all messages so far."""
+        self.reduced_bytes = 0
+        """Size of all messages of all-reduces so far."""
         self._group, self._tile, self._parts = group, tile, 1 if model.object.polar else 2
         self._object = {id(parameter) for parameter in model.object.parameters()}
         self._buffers = dict[int, Tensor]()
         self._under_way = list[tuple[Callable[[], None], _Packed | None]]()
 
+    @property
+    def sent_bytes(self) -> int:
+        """Size of all messages so far, of all-reduces and of those between tiles."""
+        return self.reduced_bytes + (0 if self._tile is None else self._tile.sent_bytes)
+
     def hook(self, state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         """Start to sum the bucket over engines; all sums are complete after the hook of the last bucket."""
         packed = self._pack(bucket)
         numbers = bucket.buffer() if packed is None else packed.numbers
-        self.sent_bytes += numbers.nbytes
+        self.reduced_bytes += numbers.nbytes
         self._under_way.append((self._group.start_sum(numbers), packed))
         if bucket.is_last():
             for wait, sent in self._under_way:
@@ -100,18 +105,19 @@ class Exchange:
             of_object.append(id(parameter) in self._object)
         under_way, packed = list[Callable[[], None]](), list(zip(gradients, of_object, strict=True))
         if self._tile is not None:
-            self._tile.sum(*(gradient for gradient, of in packed if of))
+            # What other tiles need is on its way while the rest is summed.
+            under_way = [self._tile.start_sum(*(gradient for gradient, of in packed if of))]
             packed = [(gradient, of) for gradient, of in packed if not of]
         elif self.region is None:  # a whole object needs no copy
             under_way = [self._group.start_sum(gradient) for gradient, of in packed if of]
-            self.sent_bytes += sum(gradient.nbytes for gradient, of in packed if of)
+            self.reduced_bytes += sum(gradient.nbytes for gradient, of in packed if of)
             packed = [(gradient, of) for gradient, of in packed if not of]
         if packed:
             gradients, of_object = [gradient for gradient, _ in packed], [of for _, of in packed]
             numbers = gradients[0].new_empty(sum(sizes(self.region, gradients, of_object)))
             message = _Packed(self.region, self._parts, gradients, of_object, numbers)
             message.pack()
-            self.sent_bytes += numbers.nbytes
+            self.reduced_bytes += numbers.nbytes
             self._group.start_sum(numbers)()
             message.unpack()
         for wait in under_way:
@@ -123,11 +129,11 @@ class Exchange:
             self._tile.sum(illumination[None, None])
             return illumination
         if self.region is None:
-            self.sent_bytes += illumination.nbytes
+            self.reduced_bytes += illumination.nbytes
             return self._group.sum(illumination)
         message = illumination.new_empty(self.region.numbers(illumination))
         self.region.pack(illumination, 1, message)
-        self.sent_bytes += message.nbytes
+        self.reduced_bytes += message.nbytes
         self.region.unpack(self._group.sum(message), illumination, 1)
         return illumination
 

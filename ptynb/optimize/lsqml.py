@@ -134,6 +134,8 @@ class LeastSquares(BatchAlgorithm[_Sums]):
     def begin(self, members: NDArray[np.int64], update: int) -> None:
         """Read the rates; where an epoch begins, determine the illumination."""
         self._rates = self._present_rates()
+        if self.problem.tile is not None:
+            self.problem.tile.begin(members, self.problem.model.movers)
         if update == 0:
             self._momentum.begin_epoch()
         if update == 0 or self._illumination is None:
@@ -307,8 +309,10 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         if tile is None:
             return [*over_engines(group, *of_object, *others)]
         views = [torch.view_as_real(one) if one.is_complex() else one for one in of_object]
-        tile.sum(*(one[None] for one in views))
-        return [*of_object, *over_engines(group, *others)]
+        complete = tile.start_sum(*(one[None] for one in views))
+        summed = over_engines(group, *others)
+        complete()
+        return [*of_object, *summed]
 
     def _largest(self, values: Tensor) -> Tensor:
         """Return the largest value in the whole object, a scalar."""

@@ -6,14 +6,19 @@ patterns (to one): engine n *owns* a rectangle of pixels and the patterns whose 
 hold, too.
 
 An update is exact. Gradients of a pixel are summed over the engines that hold it, always in the order of their ranks,
-so that all of them make the same step with the same moments, to the bit; no engine waits for another one's values.
+so that all of them make the same step with the same moments, to the bit; no engine waits for another one's values. An
+engine sends what the windows of its patterns cover of the pixels that another one holds, too: all engines know these
+windows, and elsewhere its gradients are 0. Of an object of 4096 x 4096 on two engines, in batches of 16 windows of 256
+x 256, these are 0.26 MB an update; all pixels that both hold are 7.1 MB, what windows cover of the whole 10.3 MB.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple, final
 
 import numpy as np
@@ -22,6 +27,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.distributed.group import Group
+from ptynb.optimize.covered_region import Region, touched_blocks
+from ptynb.physics.components.builtin import Positions
+from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.object_part import ObjectPart
 
 
@@ -66,17 +74,39 @@ class TileLayout:
     """The tiles of all engines.
 
     owner: rank of each pattern (pattern,). owned: disjoint, together the whole object. held: what an engine has in
-    memory, its own pixels among them.
+    memory, its own pixels among them. origins: top-left corners (pattern, yx) of the windows; window: their size
+    (y, x); margin: by which they may move [pixels].
     """
 
     owner: NDArray[np.int64]
     owned: tuple[Rectangle, ...]
     held: tuple[Rectangle, ...]
+    origins: NDArray[np.int64]
+    window: tuple[int, int]
+    margin: int
 
     @property
     def largest(self) -> tuple[int, int]:
         """Size (y, x) of the largest array."""
         return max((area.shape for area in self.held), key=math.prod)
+
+    def overlaps(self, rank: int) -> dict[int, Rectangle]:
+        """Return what other engines hold of the pixels of this one, by rank; those without any are left out."""
+        found = {other: self.held[rank].common(area) for other, area in enumerate(self.held) if other != rank}
+        return {other: area for other, area in found.items() if not area.empty}
+
+    def covered(self, area: Rectangle, patterns: NDArray[np.int64], margin: int) -> list[Rectangle]:
+        """Return disjoint rectangles of an area that windows of these patterns reach, if they move by `margin`."""
+        corners, shape = self.origins[patterns] - (area.top, area.left), area.shape
+        reach = np.array(self.window) + margin
+        near = corners[((corners > -reach) & (corners < np.array(shape) + margin)).all(1)]
+        if not len(near):
+            return []
+        found = Region(shape, touched_blocks(near, self.window, shape, margin)).rectangles
+        return [
+            Rectangle(area.top + top, area.top + bottom, area.left + left, area.left + right)
+            for top, bottom, left, right in found
+        ]
 
 
 def tile_layout(
@@ -130,7 +160,7 @@ def tile_layout(
             (top, left), (bottom, right) = own.min(0) - margin - 1, own.max(0) + np.array(window) + margin + 1
             near = near.around(Rectangle(int(top), int(bottom), int(left), int(right)))
         held.append(near.common(whole))
-    return TileLayout(owner, tuple(owned), tuple(held))
+    return TileLayout(owner, tuple(owned), tuple(held), origins, window, margin)
 
 
 @final
@@ -140,51 +170,79 @@ class ObjectTile:
     def __init__(self, layout: TileLayout, group: Group) -> None:
         self.layout, self._group = layout, group
         self.held, self.owned = layout.held[group.rank], layout.owned[group.rank]
+        self.overlaps = layout.overlaps(group.rank)
         self.sent_bytes = 0
         """Size of all messages so far."""
+        everything = {rank: [area] for rank, area in self.overlaps.items()}
+        self._summed = self._everything = everything, everything
 
-    @cached_property
-    def overlaps(self) -> dict[int, Rectangle]:
-        """What other engines hold of the pixels of this one, by rank; those without any are left out."""
-        found = {rank: self.held.common(other) for rank, other in enumerate(self.layout.held)}
-        return {rank: area for rank, area in found.items() if rank != self._group.rank and not area.empty}
+    def begin(self, members: NDArray[np.int64] | None, movers: Iterable[ModelComponent]) -> None:
+        """Determine what is sent and received by the sums of an update: that which windows cover.
+
+        members: patterns of all engines, outside whose windows arrays are 0; None: arrays differ from 0 everywhere.
+        movers: components that move windows. Only those by `Positions` have a limit, which all engines know.
+        """
+        layout, movers = self.layout, [*movers]
+        self._summed = self._everything
+        if members is None or not all(isinstance(one, Positions) for one in movers):
+            return
+        # One more pixel, since positions are rounded.
+        owner, margin = layout.owner[members], 1 + (layout.margin if movers else 0)
+        own = members[owner == self._group.rank]
+        sent = {rank: layout.covered(area, own, margin) for rank, area in self.overlaps.items()}
+        received = {rank: layout.covered(area, members[owner == rank], margin) for rank, area in self.overlaps.items()}
+        self._summed = sent, received
 
     def sum(self, *arrays: Tensor) -> None:
         """Sum arrays (state, slice, y, x, …) over the engines that hold a pixel, in order of rank, in place."""
-        received = self._exchanged(arrays)
-        below = [rank for rank in received if rank < self._group.rank]
-        # Sums of lower ranks first, so that each engine adds the same numbers in the same order.
-        for later, rank in enumerate(below):
-            for earlier in below[:later]:
-                both = self.overlaps[earlier].common(self.overlaps[rank])
-                if both.empty:
-                    continue
-                source, target = both.inside(self.overlaps[earlier]), both.inside(self.overlaps[rank])
-                for one, other in zip(received[earlier], received[rank], strict=True):
-                    other[_at(target)] += one[_at(source)]
-                    one[_at(source)] = 0
-        for rank, values in received.items():
-            place = _at(self.overlaps[rank].inside(self.held))
-            for array, one in zip(arrays, values, strict=True):
-                array[place] += one
+        self.start_sum(*arrays)()
+
+    def start_sum(self, *arrays: Tensor) -> Callable[[], None]:
+        """Start `sum`; the returned function completes it."""
+        if not arrays:  # a frozen object
+            return lambda: None
+        wait = self._start_exchange(arrays, *self._summed)
+
+        def complete() -> None:
+            received = wait()
+            below = [rank for rank in received if rank < self._group.rank]
+            # Sums of lower ranks first, so that each engine adds the same numbers in the same order.
+            for later, rank in enumerate(below):
+                for earlier in below[:later]:
+                    for (area, values), (other_area, others) in product(received[earlier], received[rank]):
+                        both = area.common(other_area)
+                        if both.empty:
+                            continue
+                        source, target = _at(both.inside(area)), _at(both.inside(other_area))
+                        for one, other in zip(values, others, strict=True):
+                            other[target] += one[source]
+                            one[source] = 0
+            for area, values in (piece for pieces in received.values() for piece in pieces):
+                for array, one in zip(arrays, values, strict=True):
+                    array[_at(area.inside(self.held))] += one
+
+        return complete
 
     def refresh(self, *arrays: Tensor) -> None:
         """Replace the halo of arrays (state, slice, y, x, …) by the values of its owners."""
-        for rank, values in self._exchanged(arrays).items():
-            theirs = self.overlaps[rank].common(self.layout.owned[rank])
-            if theirs.empty:
-                continue
-            for array, one in zip(arrays, values, strict=True):
-                array[_at(theirs.inside(self.held))] = one[_at(theirs.inside(self.overlaps[rank]))]
+        owned = self.layout.owned
+        sent = {rank: [area.common(self.owned)] for rank, area in self.overlaps.items()}
+        received = {rank: [area.common(owned[rank])] for rank, area in self.overlaps.items()}
+        for pieces in self._start_exchange(arrays, sent, received)().values():
+            for area, values in pieces:
+                for array, one in zip(arrays, values, strict=True):
+                    array[_at(area.inside(self.held))] = one
 
     def equal(self, *arrays: Tensor) -> bool:
-        """Return whether all engines have bitwise equal values in the pixels that they share; on all engines."""
-        received = self._exchanged(arrays)
-        same = all(
-            torch.equal(array[_at(self.overlaps[rank].inside(self.held))], one)
-            for rank, values in received.items()
-            for array, one in zip(arrays, values, strict=True)
-        )
+        """Return whether all engines have equal values in the pixels that they share; on all engines.
+
+        Engines compare sums of their bits.
+        """
+        places = {rank: _at(area.inside(self.held)) for rank, area in self.overlaps.items()}
+        own = {rank: torch.stack([_bits(array[place]) for array in arrays]) for rank, place in places.items()}
+        others = {rank: torch.empty_like(sums) for rank, sums in own.items()}
+        self._group.exchange(own, others)
+        same = all(torch.equal(sums, others[rank]) for rank, sums in own.items())
         return int(self._group.sum(torch.tensor([int(same)]))) == self._group.world
 
     @property
@@ -229,21 +287,39 @@ class ObjectTile:
             whole[place] = theirs.cpu()
         return torch.view_as_complex(whole) if own.is_complex() else whole
 
-    def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
-        """Return copies of the pixels of other engines, by rank, ascending."""
-        sent, received = dict[int, Tensor](), dict[int, Tensor]()
-        places = {rank: _at(area.inside(self.held)) for rank, area in self.overlaps.items()}
-        for rank, place in places.items():
-            sent[rank] = torch.cat([array[place].reshape(-1) for array in arrays])
-            received[rank] = torch.empty_like(sent[rank])
-            self.sent_bytes += sent[rank].nbytes
-        self._group.exchange(sent, received)
-        answers = dict[int, list[Tensor]]()
-        for rank, place in places.items():
-            shapes = [array[place].shape for array in arrays]
-            pieces = received[rank].split([shape.numel() for shape in shapes])
-            answers[rank] = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-        return answers
+    def _start_exchange(
+        self, arrays: tuple[Tensor, ...], sent: Mapping[int, list[Rectangle]], received: Mapping[int, list[Rectangle]]
+    ) -> Callable[[], dict[int, list[tuple[Rectangle, list[Tensor]]]]]:
+        """Start to send what is in these areas, by rank; the returned function waits, and returns what has come."""
+        messages = dict[int, Tensor]()
+        for rank, areas in sent.items():
+            places = [_at(area.inside(self.held)) for area in areas if not area.empty]
+            if places:
+                messages[rank] = torch.cat([array[place].reshape(-1) for place in places for array in arrays])
+                self.sent_bytes += messages[rank].nbytes
+        coming, pieces = dict[int, Tensor](), dict[int, list[tuple[Rectangle, list[Tensor]]]]()
+        for rank, areas in received.items():
+            found = [area for area in areas if not area.empty]
+            if not found:
+                continue
+            shapes = [array[_at(area.inside(self.held))].shape for area in found for array in arrays]
+            coming[rank] = arrays[0].new_empty(sum(shape.numel() for shape in shapes))
+            parts = coming[rank].split([shape.numel() for shape in shapes])
+            views = iter([part.view(shape) for part, shape in zip(parts, shapes, strict=True)])
+            pieces[rank] = [(area, [next(views) for _ in arrays]) for area in found]
+        wait = self._group.start_exchange(messages, coming)
+
+        def received_pieces() -> dict[int, list[tuple[Rectangle, list[Tensor]]]]:
+            wait()
+            return pieces
+
+        return received_pieces
+
+
+def _bits(values: Tensor) -> Tensor:
+    """Return the sum of the bits of real values, as integers; 0 and -0 are equal."""
+    integers = torch.int64 if values.element_size() == 8 else torch.int32
+    return (values + 0.0).view(integers).sum(dtype=torch.int64)
 
 
 def _at(place: tuple[slice, slice]) -> tuple[slice, ...]:

@@ -65,7 +65,9 @@ def train_in_moved_tiles(
         layout = plain(*arguments, **options)
         height, width = arguments[2]
         edges = [
-            {0: 0, height: height}.get(edge, edge + shift) if number < 2 else {0: 0, width: width}.get(edge, edge + shift)
+            {0: 0, height: height}.get(edge, edge + shift)
+            if number < 2
+            else {0: 0, width: width}.get(edge, edge + shift)
             for area in layout.owned
             for number, edge in enumerate(area)
         ]
@@ -73,7 +75,7 @@ def train_in_moved_tiles(
         whole = Rectangle(0, height, 0, width)
         near = (Rectangle(one.top - 1, one.bottom + 1, one.left - 1, one.right + 1).common(whole) for one in owned)
         held = tuple(one.around(other) for one, other in zip(layout.held, near, strict=True))
-        layouts.append(TileLayout(layout.owner, owned, held))
+        layouts.append(dataclasses.replace(layout, owned=owned, held=held))
         return layouts[-1]
 
     sampler.tile_layout = moved
