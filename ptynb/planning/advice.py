@@ -93,7 +93,7 @@ class Advice(Tabular):
             text += f"; {counted(other.engines, 'engine')} would take {duration(other.cost.epoch)}"
         if (unequal := self.measured[best.engines].unequal) > UNEQUAL:
             text += (
-                f". The slowest engine takes {unequal:.2g} times as long as the fastest, and each update waits for it"
+                f". The slowest engine, for which each update waits, takes {unequal:.2g} times as long as the fastest"
             )
         return f"{text}."
 

@@ -54,7 +54,7 @@ def test_engines_of_unequal_speed_are_told():
     found = advice(Interconnect(1e-6, 1e15))
     measured = {count: dataclasses.replace(one, unequal=2.04) for count, one in found.measured.items()}
     text = dataclasses.replace(found, measured=measured).sentence
-    assert text.endswith(". The slowest engine takes 2 times as long as the fastest, and each update waits for it.")
+    assert text.endswith(". The slowest engine, for which each update waits, takes 2 times as long as the fastest.")
     assert "slowest" not in found.sentence
 
 
