@@ -117,6 +117,13 @@ def test_single_precision_has_no_seams(ranks: Ranks) -> None:
     assert strip < 1.5 * interior
 
 
+def test_all_engines_end_where_one_tile_is_not_finite(ranks: Ranks) -> None:
+    settings = Settings(batch=8, batch_sampling="cells", object={"layout": "tiles"})
+    answers = ranks.run(3, work.infinite_in_one_tile, a_scan(), settings)
+    assert len({*answers}) == 1
+    assert "its last update is not finite" in answers[0]
+
+
 def test_a_window_beyond_its_tile_ends_the_run(ranks: Ranks) -> None:
     settings = Settings(
         batch=8, batch_sampling="cells", object={"layout": "tiles", "padding": 4}, positions={"max_shift": 3}
