@@ -95,6 +95,12 @@ class TileLayout:
         found = {other: self.held[rank].common(area) for other, area in enumerate(self.held) if other != rank}
         return {other: area for other, area in found.items() if not area.empty}
 
+    @property
+    def most_shared(self) -> int:
+        """Return the largest number of pixels that an engine sends if it sends all that others hold, too."""
+        overlaps = [self.overlaps(rank).values() for rank in range(len(self.held))]
+        return max(sum(math.prod(area.shape) for area in areas) for areas in overlaps)
+
     def covered(self, area: Rectangle, patterns: NDArray[np.int64], margin: int) -> list[Rectangle]:
         """Return disjoint rectangles of an area that windows of these patterns reach, if they move by `margin`."""
         corners, shape = self.origins[patterns] - (area.top, area.left), area.shape
@@ -291,22 +297,18 @@ class ObjectTile:
         self, arrays: tuple[Tensor, ...], sent: Mapping[int, list[Rectangle]], received: Mapping[int, list[Rectangle]]
     ) -> Callable[[], dict[int, list[tuple[Rectangle, list[Tensor]]]]]:
         """Start to send what is in these areas, by rank; the returned function waits, and returns what has come."""
-        messages = dict[int, Tensor]()
+        messages, coming = dict[int, Tensor](), dict[int, Tensor]()
+        pieces = dict[int, list[tuple[Rectangle, list[Tensor]]]]()
         for rank, areas in sent.items():
-            places = [_at(area.inside(self.held)) for area in areas if not area.empty]
-            if places:
-                messages[rank] = torch.cat([array[place].reshape(-1) for place in places for array in arrays])
+            if found := [area for area in areas if not area.empty]:
+                messages[rank], parts = self._message(arrays, found)
+                for area, values in parts:
+                    for array, one in zip(arrays, values, strict=True):
+                        one.copy_(array[_at(area.inside(self.held))])
                 self.sent_bytes += messages[rank].nbytes
-        coming, pieces = dict[int, Tensor](), dict[int, list[tuple[Rectangle, list[Tensor]]]]()
         for rank, areas in received.items():
-            found = [area for area in areas if not area.empty]
-            if not found:
-                continue
-            shapes = [array[_at(area.inside(self.held))].shape for area in found for array in arrays]
-            coming[rank] = arrays[0].new_empty(sum(shape.numel() for shape in shapes))
-            parts = coming[rank].split([shape.numel() for shape in shapes])
-            views = iter([part.view(shape) for part, shape in zip(parts, shapes, strict=True)])
-            pieces[rank] = [(area, [next(views) for _ in arrays]) for area in found]
+            if found := [area for area in areas if not area.empty]:
+                coming[rank], pieces[rank] = self._message(arrays, found)
         wait = self._group.start_exchange(messages, coming)
 
         def received_pieces() -> dict[int, list[tuple[Rectangle, list[Tensor]]]]:
@@ -314,6 +316,16 @@ class ObjectTile:
             return pieces
 
         return received_pieces
+
+    def _message(
+        self, arrays: tuple[Tensor, ...], areas: list[Rectangle]
+    ) -> tuple[Tensor, list[tuple[Rectangle, list[Tensor]]]]:
+        """Return a flat message for what is in these areas, and views of it for each area and array."""
+        shapes = [array[_at(area.inside(self.held))].shape for area in areas for array in arrays]
+        message = arrays[0].new_empty(sum(shape.numel() for shape in shapes))
+        parts = message.split([shape.numel() for shape in shapes])
+        views = iter([part.view(shape) for part, shape in zip(parts, shapes, strict=True)])
+        return message, [(area, [next(views) for _ in arrays]) for area in areas]
 
 
 def _bits(values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Peak memory of an engine, counted item by item, and whether it fits.
 
     patterns of the engine, in their stored type (`loading.pattern_reader`)
-  + copies of object and probe: values, gradients, moments of the optimiser, messages, temporaries
+  + copies of object (or of a tile) and probe: values, gradients, moments of the optimiser, messages, temporaries
   + intermediate arrays of each pattern of a batch until its gradient is computed
   + object and probe of the epoch before, or some of their rows (`engine.run_progress`)
   + thumbnails of epochs (`engine.run_progress`)
@@ -38,7 +38,9 @@ from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
 from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share, patterns_of
+from ptynb.optimize.covered_region import BLOCK
 from ptynb.optimize.lbfgs import HISTORY
+from ptynb.optimize.object_tiles import TileLayout
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
@@ -337,7 +339,13 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
     compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
     yield Item("object and probe of the epoch before", where, _taken(1 if on_gpu else COMPARED, compared, on_gpu))
-    copies = copies_of_parameters(settings, asked.engines, on_gpu)
+    if layout is not None:
+        # Sent and received; LSQML: the illumination, too.
+        message = object * _shared_pixels(layout, settings, at_once) / (rows * columns)
+        messages = _taken(3 if settings.optimiser == "lsqml" else 2, message, on_gpu)
+        yield Item("messages between tiles", where, messages)
+    # No message has a whole tile.
+    copies = copies_of_parameters(settings, asked.engines if layout is None else 1, on_gpu)
     lasting = copies.lasting if on_gpu else copies.most
     # LSQML: numerator, illumination and mean step length of the patterns of each further probe.
     sums = 2 * (len(scan.probe_scans) - 1) if settings.optimiser == "lsqml" else 0
@@ -387,6 +395,17 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         yield Item("CUDA", where, CONTEXT + WORK_SPACE)
     if asked.cluster:
         yield Item("process", "host", PROCESS)
+
+
+def _shared_pixels(layout: TileLayout, settings: Settings, at_once: int) -> float:
+    """Return the number of pixels that an engine sends to others at once, and receives.
+
+    at_once: its patterns of a batch.
+    """
+    moves = max(settings.affine.learning_rate, settings.probe_offset.learning_rate) > 0
+    if settings.regularizers or settings.constraints or moves:
+        return layout.most_shared
+    return min(layout.most_shared, at_once * math.prod(side + 2 * layout.margin + BLOCK for side in layout.window))
 
 
 def _of_search(scan: Scan, settings: Settings, on_gpu: bool) -> float:

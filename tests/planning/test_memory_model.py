@@ -19,7 +19,7 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.loading import engine_patterns
 from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.loading.pattern_reader import PIECE_BYTES
-from ptynb.optimize.sampler import planned_order
+from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.planning.memory import (
     HEAP,
     MESSAGES,
@@ -94,6 +94,22 @@ def test_items_by_hand():
     assert twice["patterns"] == found["patterns"], "counts of 16 bits stay what they are"
     states = amounts(scan, settings.replace(object={"modes": 2}))
     assert states["object, gradient and optimiser"] == 2 * found["object, gradient and optimiser"]
+
+
+def test_of_an_object_in_tiles_the_largest_tile_and_its_messages_are_counted():
+    scan, settings = scan_of(400, 64, 16), Settings(batch=8, batch_sampling="cells", slices=THICK)
+    tiles = settings.replace(object={"layout": "tiles"})
+    layout = layout_of(scan, tiles, 4)
+    (rows, columns), whole = layout.largest, np.prod(scan.object_frame(settings.margin).shape)
+    assert rows * columns < 0.4 * whole
+    found = amounts(scan, tiles, 4)
+    name = "object, gradient and optimiser"
+    assert found[name] == amounts(scan, settings)[name] * rows * columns / whole
+    # Two patterns of each engine, with blocks of 32 pixels around their windows; sent and received.
+    assert found["messages between tiles"] == HEAP * 2 * 8 * 4 * 2 * (64 + 2 * 4 + 32) ** 2
+    smooth = tiles.replace(regularizers=[{"kind": "total_variation", "weight": 0.1}])
+    assert amounts(scan, smooth, 4)["messages between tiles"] == HEAP * 2 * 8 * 4 * layout.most_shared
+    assert layout.most_shared < rows * columns
 
 
 @pytest.mark.parametrize(
