@@ -12,8 +12,11 @@ so that all of them make the same step with the same moments, to the bit; no eng
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
+from operator import setitem
 from typing import NamedTuple, final
 
 import numpy as np
@@ -23,6 +26,9 @@ from torch import Tensor
 
 from ptynb.distributed.group import Group
 from ptynb.physics.object_part import ObjectPart
+
+PIECE_BYTES = 2**24
+"""Largest size of a message with pixels of the whole object."""
 
 
 class Rectangle(NamedTuple):
@@ -210,20 +216,44 @@ class ObjectTile:
 
         Complex. Call it on all ranks.
         """
-        own, rank = self.own_pixels(array).contiguous(), self._group.rank
-        real = torch.view_as_real(own)
-        if rank:
-            if own.numel():
-                self._group.exchange({0: real}, {})
-            return own
-        whole = torch.empty((*array.shape[:2], *self.own.shape), dtype=array.dtype)
-        for number, area in enumerate(self.layout.owned):
-            theirs = real
-            if number and not area.empty:
-                theirs = real.new_empty((*array.shape[:2], *area.shape, 2))
-                self._group.exchange({}, {number: theirs})
-            whole[:, :, area.top : area.bottom, area.left : area.right] = torch.view_as_complex(theirs).cpu()
+        others, shape = self._group.rank > 0, (*array.shape[:2], *self.own.shape)
+        whole = self.own_pixels(array).cpu().clone() if others else torch.empty(shape, dtype=array.dtype)
+        self.collect(array, partial(setitem, whole))
         return whole
+
+    def collect(self, array: Tensor, take: Callable[[tuple[int | slice, ...], Tensor], None]) -> None:
+        """Call `take` on rank 0 with the place and the values (y, x) of each piece of the whole (state, slice, y, x).
+
+        Complex. Call it on all ranks; others send their own pixels. An error of `take` ends it on all ranks, and is
+        raised on rank 0.
+        """
+        rank, exchange, error = self._group.rank, self._group.exchange, None
+        for owner, state, number, area in self._places(array):
+            values = array.new_empty(area.shape if rank in (0, owner) else 0)
+            if rank == owner:
+                values.copy_(array[(state, number, *area.inside(self.held))])
+            piece = torch.view_as_real(values)
+            if rank == owner != 0:
+                exchange({0: piece}, {})
+            elif rank == 0:
+                exchange({}, {owner: piece} if owner else {})
+                try:
+                    take((state, number, slice(area.top, area.bottom), slice(area.left, area.right)), values.cpu())
+                except Exception as raised:  # noqa: BLE001 - it is raised below, once the other ranks know
+                    error = raised
+            # All of them go on together, so that none waits longer than one piece takes.
+            if int(self._group.sum(torch.tensor([int(error is not None)]))):
+                break
+        if error is not None:
+            raise error
+
+    def _places(self, array: Tensor) -> Iterator[tuple[int, int, int, Rectangle]]:
+        """Yield owner, state, slice and area of each piece of the whole, of at most `PIECE_BYTES`."""
+        planes = product(range(array.shape[0]), range(array.shape[1]))
+        for (state, number), (owner, area) in product(planes, enumerate(self.layout.owned)):
+            step = max(1, PIECE_BYTES // max(1, area.shape[1] * array.itemsize))
+            for top in range(area.top, area.bottom, step) if not area.empty else ():
+                yield owner, state, number, Rectangle(top, min(top + step, area.bottom), area.left, area.right)
 
     def _exchanged(self, arrays: tuple[Tensor, ...]) -> dict[int, list[Tensor]]:
         """Return copies of the pixels of other engines, by rank, ascending."""
