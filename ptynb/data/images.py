@@ -109,6 +109,39 @@ def _reduced(field: Array, reduction: int) -> Array:
     return columns
 
 
+def flat_means(layers: Array, reduction: int, area: tuple[slice, slice] | None = None) -> Array:
+    """Return means over blocks of the product (y, x) of layers (layer, y, x), without its mean phase and phase ramp.
+
+    Values that are not finite are zero. Only a band of rows is in memory. area: part that is returned, by default all.
+    """
+    height, width = layers.shape[1:]
+    inside, columns = area or (slice(0, height), slice(0, width))
+
+    def product(start: int, stop: int) -> Array:
+        band = layers[:, start:stop]
+        return np.nan_to_num(band[0] if len(band) == 1 else band.prod(0))
+
+    def steps(_: Array) -> tuple[complex, complex]:
+        down = across = 0j
+        for rows in bands((height, width)):
+            band = product(rows.start, rows.stop + 1)  # with the first row of the next one
+            down += step_sums(band)[0]
+            across += step_sums(band[: rows.stop - rows.start])[1]
+        return down, across
+
+    def turned_sum(_: Array, down: Array, across: Array) -> complex:
+        rows = bands((height, width))
+        return sum(_turned_sum(product(one.start, one.stop), down[one], across) for one in rows)
+
+    down, across = (np.exp(-1j * one).astype(layers.dtype) for one in ramp(layers[0], steps, turned_sum))
+    parts = []
+    for rows in bands(((inside.stop - inside.start) // reduction * reduction, width), reduction):
+        start, stop = inside.start + rows.start, inside.start + rows.stop
+        turned = product(start, stop) * down[start:stop, None] * across
+        parts.append(reduce_by(turned[:, columns], reduction))
+    return np.concatenate(parts)
+
+
 def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
     """Return the phase (y, x) of a complex field without its mean and its linear ramp [rad], in [-π, π].
 

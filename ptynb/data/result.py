@@ -152,8 +152,9 @@ class Result(RunRecord):
 
     @property
     def projection(self) -> Array:
-        """The projection of the object (y, x): the product of the slices of its first mode."""
-        return self.slices.prod(0)
+        """The projection of the object (y, x): the product of the slices of its first mode; of one slice, the slice."""
+        slices = self.slices
+        return slices[0] if len(slices) == 1 else slices.prod(0)
 
     @property
     def aberrations(self) -> dict[str, float | tuple[float, float]]:
