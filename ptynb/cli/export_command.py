@@ -8,10 +8,14 @@ from pathlib import Path
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    export = commands.add_parser("export", help="export a result as CXI, TIFF, PNG or npz")
+    export = commands.add_parser("export", help="export a result as CXI, TIFF, OME-TIFF, PNG or npz")
     export.add_argument("result", type=Path, metavar="RESULT", help="result file (.h5)")
     export.add_argument(
-        "out", type=Path, nargs="+", metavar="OUT", help="output files; .cxi, .tif, .png or .npz selects the format"
+        "out",
+        type=Path,
+        nargs="+",
+        metavar="OUT",
+        help="output files; .cxi, .tif, .ome.tif (tiles and pyramid), .png or .npz selects the format",
     )
     export.add_argument(
         "--of", choices=["object", "probe"], default="object", help="content of TIFF and PNG (default object)"

@@ -67,7 +67,13 @@ class ChangeSettings:
 
 @dataclass(frozen=True)
 class MakeResult:
-    """Measure the R-factor and make a result."""
+    """Measure the R-factor and make a result.
+
+    file: an empty file that the kernel has made, into which rank 0 writes a large object in tiles (`Loop.arrays`) if it
+    sees that file, too; "": there is none.
+    """
+
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ class Result(RunRecord):
     Parameters
     ----------
     object : ndarray
-        complex (y, x); of a thick object (slice, y, x); with several object modes (mode, slice, y, x).
+        complex (y, x); of a thick object (slice, y, x); with several object modes (mode, slice, y, x). Of more than
+        256 MB it may be a read-only `numpy.memmap`, of which only what is used is read: from a run with the object in
+        tiles that writes checkpoints, and from a file.
     probe : ndarray
         complex (mode, y, x) [square root of counts].
     positions : ndarray
@@ -150,8 +152,9 @@ class Result(RunRecord):
 
     @property
     def projection(self) -> Array:
-        """The projection of the object (y, x): the product of the slices of its first mode."""
-        return self.slices.prod(0)
+        """The projection of the object (y, x): the product of the slices of its first mode; of one slice, the slice."""
+        slices = self.slices
+        return slices[0] if len(slices) == 1 else slices.prod(0)
 
     @property
     def aberrations(self) -> dict[str, float | tuple[float, float]]:

@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ptynb.engine import initial_probe, run_progress
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity, of_object
+from ptynb.io.reading.large_array import is_large, write_piece
 from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
@@ -781,15 +783,27 @@ class Loop:
         return max(of_update, EVALUATION_BYTES // of_pattern)
 
     @torch.no_grad()
-    def arrays(self) -> dict[str, Tensor]:
+    def arrays(self, file: str = "") -> dict[str, Tensor]:
         """Return copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU.
 
-        An object in tiles is sent to rank 0, and on others than it their own tile: call it on all ranks.
+        An object in tiles is sent to rank 0, and on others than it their own tile: call it on all ranks. A large one
+        (`is_large`) is written to this file instead, piece by piece by rank 0, if it sees it, and the array is empty.
+
+        Raise FileError on rank 0 if it cannot be written.
         """
         object = self.model.object.values
-        if self.tile is not None:
-            object = self.tile.gathered(self.tile.own_pixels(object))
-        return {"object": squeezed(object).cpu().clone(), "probe": self.model.probe.values.cpu()}
+        if self.tile is None:
+            object = object.cpu().clone()
+        else:
+            shape = *object.shape[:2], *self.frame.shape
+            is_written = is_large(math.prod(shape) * object.itemsize) and Path(file).is_file()
+            if self.group.broadcast_object(is_written):
+                own = self.tile.own_pixels(object)
+                self.tile.collect(own, lambda place, values: write_piece(Path(file), shape, place, values.numpy()))
+                object = torch.empty((*shape[:2], 0, 0), dtype=object.dtype)
+            else:
+                object = self.tile.gathered(self.tile.own_pixels(object))
+        return {"object": squeezed(object), "probe": self.model.probe.values.cpu()}
 
     @torch.no_grad()
     def projection(self) -> Tensor:

@@ -188,9 +188,9 @@ def object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | None) -> Result:
-    """Return the present state, with these R-factors."""
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
+def present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | None, file: str = "") -> Result:
+    """Return the present state, with these R-factors. file: for a large object in tiles, see `Loop.arrays`."""
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays(file).items()}
     optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
     return Result(
         **fields_of(RunRecord, loop.record()),

@@ -63,7 +63,7 @@ from ptynb.engine.rendering import WATCHED_SIZE, Taken, take_reduced
 from ptynb.engine.run_progress import RunTarget
 from ptynb.engine.state_reader import StateReader, edges_of, object_and_probe, present_result
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
-from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
+from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.runtime.thread_count import count
 from ptynb.loading.arrival_watch import ScanArrivals, missing_at_end
@@ -165,7 +165,7 @@ class Worker(StateReader):
         self._target = RunTarget()
         self._commands: list[Command] = []
         self._applied = 0
-        self._result: Result | None = None
+        self._result: Result | FileError | None = None
         self._area = (slice(None), slice(None))
         self._measure_every = 0
         self._threads = count()
@@ -314,11 +314,16 @@ class Worker(StateReader):
         )
 
     def result(self) -> Result | None:
-        """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
+        """Return the result of the last `MakeResult`, on rank 0; after a failure the present state, on any rank.
+
+        Raise FileError if its object could not be written.
+        """
         loop = self._loop
         if self._state == "failed" and loop is not None and loop.tile is None and self._readable:
             data: Result = self._call_in_thread(lambda: present_result(loop, float("nan"), None))
             return data
+        if isinstance(self._result, FileError):
+            raise self._result
         return self._result
 
     def close(self) -> None:
@@ -600,10 +605,13 @@ class Worker(StateReader):
         match command:
             case ChangeSettings(values):
                 self._change(loop, values)
-            case MakeResult():
-                r_factors = self._measure(loop)
+            case MakeResult(file):
+                self._result, r_factors = None, self._measure(loop)
                 if self._membership.rank == 0 or loop.tile is not None:
-                    result = present_result(loop, *r_factors)
+                    try:
+                        result: Result | FileError = present_result(loop, *r_factors, file)
+                    except FileError as error:
+                        result = error
                     self._result = result if self._membership.rank == 0 else None
             case MeasureEvery(epochs):
                 self._measure_every = epochs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ from ptynb.figures.figure_page import Page
 from ptynb.figures.figure_part import FigurePart
 from ptynb.figures.phase_colours import complex_colours
 from ptynb.figures.scale_marks import (
+    PixelSize,
     colour_bar,
     limits_for,
     phase_bar,
@@ -29,6 +30,9 @@ PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
 AMPLITUDE_COLOURS = "gray"
 ERROR_COLOURS = "magma"
 MOST_PANELS = 16
+FINEST = 4096
+"""Longest side of a panel of a large object [values]: more than can be printed."""
+WHOLE = FigurePart()
 NEARLY_ALL = 0.97
 """Fraction of π: phases that exceed it on both sides are taken as wrapped and get a cyclic colour map."""
 
@@ -36,6 +40,27 @@ NEARLY_ALL = 0.97
 def covered(result: Result) -> NDArray[Any]:
     """Return the object (y, x) where it was illuminated, its slices multiplied."""
     return result.projection[illuminated_part(result)]
+
+
+def panel_values(
+    result: Result, quantity: Literal["amplitude", "phase"], part: FigurePart = WHOLE, slice: int | None = None
+) -> tuple[NDArray[Any], tuple[float, float], PixelSize]:
+    """Return values (y, x) of a part of the illuminated projection or slice, their first pixel (y, x) and size [m].
+
+    A phase is without its mean and ramp over all of the illuminated area. Of a large object these are means over blocks
+    of pixels, at most `FINEST` a side.
+    """
+    y, x = illuminated_part(result)
+    layers = (result.slices if slice is None else result.slices[slice][None])[:, y, x]
+    area = part.area(layers.shape[1:], (y.start, x.start))
+    corner, pixel = (y.start + area[0].start, x.start + area[1].start), result.pixel_size
+    if max(layers.shape[1:]) <= FINEST or pixel is None:
+        seen = layers.prod(0)
+        return np.abs(seen[area]) if quantity == "amplitude" else images.flat_phase(seen)[area], corner, pixel
+    scale = images.reduction_for((area[0].stop - area[0].start, area[1].stop - area[1].start), FINEST)
+    means = images.flat_means(layers, scale, area)
+    values = np.abs(means) if quantity == "amplitude" else np.angle(means)
+    return values, (corner[0] / scale, corner[1] / scale), (pixel[0] * scale, pixel[1] * scale)
 
 
 def illuminated_part(result: Result) -> tuple[slice, slice]:
@@ -87,7 +112,7 @@ def field(page: Page, result: Result, part: FigurePart) -> list[Axes]:
     largest = float(np.abs(np.nan_to_num(values)).max())
     seen, corner = _part_of(values * down[:, None] * across, result, part)
     shown_as_is(axes, complex_colours(seen, largest), result.pixel_size)
-    _mark(axes, seen.shape, corner, result, part)
+    _mark(axes, seen.shape, corner, result.pixel_size, part)
     phase_wheel(axes, "amplitude")
     page.caption = "The object: hue is phase, without its mean and ramp, lightness is amplitude."
     return [axes]
@@ -97,13 +122,14 @@ def slices(page: Page, result: Result, colours: str | None) -> list[Axes]:
     """Draw the phase of each slice, or of 16 evenly chosen, in one range of colours."""
     stack = result.slices
     chosen = np.unique(np.linspace(0, len(stack) - 1, MOST_PANELS).round().astype(int))
-    phases = [images.flat_phase(stack[index][illuminated_part(result)]) for index in chosen]
+    found = [panel_values(result, "phase", slice=index) for index in chosen]
+    phases, pixel = [values for values, _, _ in found], found[0][2]
     limits, own = phase_limits(np.array(phases))
     panels = _grid(page, len(chosen))
     for axes, index, values in zip(panels, chosen, phases, strict=True):
-        image = shown(axes, values, result.pixel_size, limits, colours or own)
+        image = shown(axes, values, pixel, limits, colours or own)
         axes.set_title(f"{index + 1} of {len(stack)}", loc="right")
-    scale_bar(panels[0], phases[0].shape, result.pixel_size, part=0.4)
+    scale_bar(panels[0], phases[0].shape, pixel, part=0.4)
     phase_bar(page, panels[min(len(panels), _columns(len(panels))) - 1], image)
     page.caption = "Phase of the slices, the first one upstream, each without its mean and ramp."
     return panels
@@ -150,28 +176,30 @@ def _part_of(values: NDArray[Any], result: Result, part: FigurePart) -> tuple[ND
     return values[area], (y.start + area[0].start, x.start + area[1].start)
 
 
-def _mark(axes: Axes, shape: tuple[int, ...], corner: tuple[int, int], result: Result, part: FigurePart) -> None:
+def _mark(
+    axes: Axes, shape: tuple[int, ...], corner: tuple[float, float], pixel_size: PixelSize, part: FigurePart
+) -> None:
     """Add the scale bar, and ticks if they are wanted."""
-    scale_bar(axes, shape, result.pixel_size)
-    part.label_axes(axes, corner, shape, result.pixel_size)
+    scale_bar(axes, shape, pixel_size)
+    part.label_axes(axes, corner, shape, pixel_size)
 
 
 def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None, part: FigurePart) -> Axes:
-    values, corner = _part_of(np.abs(covered(result)), result, part)
+    values, corner, pixel = panel_values(result, "amplitude", part)
     limits = part.limits or limits_for(values)
-    image = shown(axes, values, result.pixel_size, limits, colours or AMPLITUDE_COLOURS)
+    image = shown(axes, values, pixel, limits, colours or AMPLITUDE_COLOURS)
     colour_bar(page, axes, image, "Amplitude")
-    _mark(axes, values.shape, corner, result, part)
+    _mark(axes, values.shape, corner, pixel, part)
     page.caption = "Amplitude of the object."
     return axes
 
 
 def _phase(page: Page, axes: Axes, result: Result, colours: str | None, part: FigurePart) -> Axes:
-    values, corner = _part_of(images.flat_phase(covered(result)), result, part)
+    values, corner, pixel = panel_values(result, "phase", part)
     limits, own = phase_limits(values)
-    image = shown(axes, values, result.pixel_size, part.limits or limits, colours or own)
+    image = shown(axes, values, pixel, part.limits or limits, colours or own)
     phase_bar(page, axes, image)
-    _mark(axes, values.shape, corner, result, part)
+    _mark(axes, values.shape, corner, pixel, part)
     page.caption += " " * bool(page.caption) + "Phase of the object, without its mean and ramp."
     return axes
 

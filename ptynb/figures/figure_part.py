@@ -68,7 +68,9 @@ class FigurePart:
             )
         return parts[0], parts[1]
 
-    def label_axes(self, axes: Axes, corner: tuple[int, int], shape: tuple[int, ...], pixel_size: PixelSize) -> None:
+    def label_axes(
+        self, axes: Axes, corner: tuple[float, float], shape: tuple[int, ...], pixel_size: PixelSize
+    ) -> None:
         """Add ticks and labels in units of length, or in pixels, if they are wanted.
 
         corner, shape: (y, x) of the pixels that the axes show.

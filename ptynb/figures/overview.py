@@ -13,7 +13,7 @@ from ptynb.analysis import Comparison
 from ptynb.data import images
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, illuminated_part, phase_limits
+from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, panel_values, phase_limits
 from ptynb.figures.figure_page import Page
 from ptynb.figures.phase_colours import complex_colours
 from ptynb.figures.scale_marks import limits_for, scale_bar, shown
@@ -32,20 +32,17 @@ def overview(result: Result, truth: Truth | None) -> Page:
     rows = 2 if len(slices) == 1 else 3
     page = Page(figsize=(3.6 * columns, 3.5 * rows), layout="constrained")
     top = page.add_gridspec(rows, columns, height_ratios=[1.25, 1, 1][:rows])
-    area = illuminated_part(result)
-    seen = result.projection[area]
-    titled_image(
-        page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size
-    )
-    phase = images.flat_phase(seen)
+    amplitude, _, pixel = panel_values(result, "amplitude")
+    phase, _, _ = panel_values(result, "phase")
+    titled_image(page, page.add_subplot(top[0, 0]), amplitude, "Object amplitude", AMPLITUDE_COLOURS, pixel)
     limits, colours = phase_limits(phase)
-    titled_image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", colours, result.pixel_size, limits)
+    titled_image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", colours, pixel, limits)
     _probe(page.add_subplot(top[0, 2]), result)
     if comparison is not None:
         _truth(page, [page.add_subplot(top[0, 3]), page.add_subplot(top[1, 3])], comparison, result.pixel_size)
     _loss(page.add_subplot(top[1, :3]), result)
     if len(slices) > 1:
-        _slices(page, top[2, :], slices[(slice(None), *area)], result.pixel_size)
+        _slices(page, top[2, :], result)
     page.suptitle(_title(result, comparison), fontsize=11, parse_math=False)
     return page
 
@@ -105,15 +102,17 @@ def _truth(page: Page, places: list[Axes], comparison: Comparison, pixel_size: t
     titled_image(page, places[1], phase, "True phase [rad]", PHASE_COLOURS, pixel_size)
 
 
-def _slices(page: Page, place: SubplotSpec, slices: NDArray[Any], pixel_size: tuple[float, float] | None) -> None:
+def _slices(page: Page, place: SubplotSpec, result: Result) -> None:
     """Draw phases of some slices side by side, in one range of colours."""
-    chosen = np.unique(np.linspace(0, len(slices) - 1, SLICES_SHOWN).round().astype(int))
-    phases = [images.flat_phase(slices[index]) for index in chosen]
+    count = len(result.slices)
+    chosen = np.unique(np.linspace(0, count - 1, SLICES_SHOWN).round().astype(int))
+    found = [panel_values(result, "phase", slice=index) for index in chosen]
+    phases, pixel = [values for values, _, _ in found], found[0][2]
     limits, colours = phase_limits(np.array(phases))
     row = place.subgridspec(1, len(chosen))
     for column, (index, phase) in enumerate(zip(chosen, phases, strict=True)):
-        title = f"Slice {index + 1} of {len(slices)}, phase [rad]"
-        titled_image(page, page.add_subplot(row[0, column]), phase, title, colours, pixel_size, limits)
+        title = f"Slice {index + 1} of {count}, phase [rad]"
+        titled_image(page, page.add_subplot(row[0, column]), phase, title, colours, pixel, limits)
 
 
 def _loss(axes: Axes, result: Result) -> None:

@@ -391,13 +391,18 @@ def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
 
 def _load(path: Path) -> ReconstructionState:
     state = _parsed(path)
+    check_parts(path, state)
+    return state
+
+
+def check_parts(path: Path, state: ReconstructionState) -> None:
+    """Raise FileError if files of other ranks of a checkpoint are missing."""
     if missing := missing_parts(path, state.token, state.parts):
         raise FileError(
             f"{path} is not whole: the parts of ranks {missing} ({companion(path, missing[0]).name} and so on) are "
             "missing or of another moment; they have to be in the same folder.",
             code="checkpoint.incomplete",
         )
-    return state
 
 
 def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64]) -> dict[str, Array]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,15 @@ from ptynb.data.record import RunRecord, fields_of, utc
 from ptynb.data.result import Result, squeezed
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_branches import name_of
-from ptynb.io.checkpoint_file import ReconstructionState, header_of, load_model_state
+from ptynb.io.checkpoint_file import ReconstructionState, check_parts, companion, header_of, load_model_state
+from ptynb.io.hdf5_file import open_for_reading
+from ptynb.io.reading.large_array import large_array
 from ptynb.io.reading.reading_errors import reading
+from ptynb.io.reading.safe_reading import Checked
 from ptynb.settings.change_replay import settings_before
+
+ROWS_BYTES = 2**24
+"""Size of the rows of a tile that are read at once."""
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -40,6 +49,7 @@ def checkpoint_result(path: Path, state: ReconstructionState | None = None) -> R
     """Return the result at a checkpoint; its R-factor is that measured at its epoch, else NaN.
 
     Parameters of the model other than object, probe and positions are not part of it: reading them requires the scan.
+    A large object in tiles is put together in a file without a name in the checkpoint's folder (`large_array`).
 
     state: content of the checkpoint; None: it is read.
 
@@ -57,10 +67,7 @@ def checkpoint_result(path: Path, state: ReconstructionState | None = None) -> R
 
 def _result(path: Path, state: ReconstructionState) -> Result:
     model, placement, scan = state.model, state.placement, state.scan
-    if "object.parts" in model:
-        object = _complex(model["object.parts"])
-    else:
-        object = model["object.amplitude"] * np.exp(1j * model["object.phase"])
+    object = _of_tiles(path, state) if state.tile.size else _complex_object(model)
     top, left = placement["origin"].tolist()
     pixel = placement.get("pixel_size")
     height, width = scan["window"]
@@ -87,6 +94,45 @@ def _result(path: Path, state: ReconstructionState) -> Result:
         software=Software.of(state.metadata),
         machines=Machines(backend=state.metadata.get("backend", "")),
     )
+
+
+def _complex_object(model: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return the object (…, y, x) from its parameters by name."""
+    if "object.parts" in model:
+        return _complex(model["object.parts"])
+    return model["object.amplitude"] * np.exp(1j * model["object.phase"])
+
+
+def _of_tiles(path: Path, state: ReconstructionState) -> NDArray[Any]:
+    """Return the object (state, slice, y, x) from the files of all ranks; a large one is put together in a file."""
+    check_parts(path, state)
+    names = [name for name in ("object.parts", "object.amplitude", "object.phase") if name in state.model]
+    pixel = _complex_object({name: state.model[name][:1, :1, :1, :1] for name in names})
+    states, slices = state.model[names[0]].shape[:2]
+    with large_array((states, slices, *state.tile[4:].tolist()), pixel.dtype, path.absolute().parent) as whole:
+        for rank in range(state.parts):
+            for (number, layer, top, left), values in _rows(companion(path, rank), names):
+                fields = dict(zip(names, values, strict=True))
+                rows, columns = next(iter(fields.values())).shape[:2]
+                whole[number, layer, top : top + rows, left : left + columns] = _complex_object(fields)
+    return whole
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[tuple[int, int, int, int], list[NDArray[Any]]]]:
+    """Yield (state, slice, top, left) and values (y, x, …) of some rows after the other of the object in a file."""
+    with reading(path), open_for_reading(path) as file:
+        source = Checked(file, path)
+        edges = source.read("tile", source.dataset("tile"))
+        top, left = int(edges[0]), int(edges[2])
+        stored = [source.dataset(f"model/{name}") for name in names]
+        states, slices, height, width, *parts = (int(side) for side in source.attribute(stored[0], "shape"))
+        row = math.prod((width, *parts))
+        step = max(1, ROWS_BYTES // (row * stored[0].dtype.itemsize))
+        for number, layer, first in product(range(states), range(slices), range(0, height, step)):
+            last = min(first + step, height)
+            begin = (number * slices + layer) * height
+            flat = [one[(begin + first) * row : (begin + last) * row] for one in stored]
+            yield (number, layer, top + first, left), [one.reshape(last - first, width, *parts) for one in flat]
 
 
 def _complex(parts: NDArray[Any]) -> NDArray[Any]:

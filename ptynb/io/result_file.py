@@ -95,7 +95,8 @@ def load_result(path: str | Path) -> Result:
     Returns
     -------
     Result
-        The result.
+        The result. An object of more than 256 MB (2^28 bytes) is a read-only `numpy.memmap` of the file: of it only
+        what is used is read.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def _arrays(source: Checked) -> dict[str, Any]:
     origin = source.numbers(object, "origin", 2)
     pixel = source.numbers(object, "pixel_size", 2) if "pixel_size" in object.attrs else None
     return {
-        "object": source.array("object", "c", 2, 3, 4),
+        "object": source.array("object", "c", 2, 3, 4, may_be_large=True),
         "probe": source.array("probe", "c", 3),
         "positions": source.array("positions", "f", 2, last=2),
         "origin": (int(origin[0]), int(origin[1])),

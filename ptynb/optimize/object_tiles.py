@@ -15,10 +15,11 @@ x 256, these are 0.26 MB an update; all pixels that both hold are 7.1 MB, what w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
+from operator import setitem
 from typing import NamedTuple, final
 
 import numpy as np
@@ -31,6 +32,9 @@ from ptynb.optimize.covered_region import Region, touched_blocks
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.object_part import ObjectPart
+
+PIECE_BYTES = 2**24
+"""Largest size of a message with pixels of the whole object."""
 
 
 class Rectangle(NamedTuple):
@@ -274,24 +278,50 @@ class ObjectTile:
 
         own: (state, slice, y, x, …) or (y, x). Call it on all ranks.
         """
-        axis = 0 if own.ndim < 4 else 2
-        values = (torch.view_as_real(own) if own.is_complex() else own).contiguous()
         if self._group.rank:
-            if values.numel():
-                self._group.exchange({0: values}, {})
+            self.collect(own, lambda place, values: None)
             return own
-        before, after = values.shape[:axis], values.shape[axis + 2 :]
-        whole = values.new_empty((*before, *self.own.shape, *after), device="cpu")
-        for number, area in enumerate(self.layout.owned):
-            if area.empty:
-                continue
-            theirs = values
-            if number:
-                theirs = values.new_empty((*before, *area.shape, *after))
-                self._group.exchange({}, {number: theirs})
-            place = (slice(None),) * axis + (slice(area.top, area.bottom), slice(area.left, area.right))
-            whole[place] = theirs.cpu()
-        return torch.view_as_complex(whole) if own.is_complex() else whole
+        axis = _first_axis(own)
+        shape = *own.shape[:axis], *self.own.shape, *own.shape[axis + 2 :]
+        whole = torch.empty(shape, dtype=own.dtype)
+        self.collect(own, partial(setitem, whole))
+        return whole
+
+    def collect(self, own: Tensor, take: Callable[[tuple[int | slice, ...], Tensor], None]) -> None:
+        """Call `take` on rank 0 with the place in the whole array and the values (y, x, …) of each piece, on the CPU.
+
+        own: this engine's own pixels, (state, slice, y, x, …) or (y, x). Call it on all ranks; others send their
+        pixels. An error of `take` ends it on all ranks, and is raised on rank 0.
+        """
+        rank, exchange, error = self._group.rank, self._group.exchange, None
+        further = own.shape[_first_axis(own) + 2 :]
+        for owner, plane, area in self._pieces(own):
+            values = own.new_empty((*area.shape, *further) if rank in (0, owner) else 0)
+            if rank == owner:
+                values.copy_(own[(*plane, *area.inside(self.owned))])
+            piece = torch.view_as_real(values) if own.is_complex() else values
+            if rank == owner != 0:
+                exchange({0: piece}, {})
+            elif rank == 0:
+                exchange({}, {owner: piece} if owner else {})
+                try:
+                    take((*plane, slice(area.top, area.bottom), slice(area.left, area.right)), values.cpu())
+                except Exception as raised:  # noqa: BLE001 - it is raised below, once the other ranks know
+                    error = raised
+            # All of them go on together, so that none waits longer than one piece takes.
+            if int(self._group.sum(torch.tensor([int(error is not None)]))):
+                break
+        if error is not None:
+            raise error
+
+    def _pieces(self, own: Tensor) -> Iterator[tuple[int, tuple[int, ...], Rectangle]]:
+        """Yield owner, indices before (y, x), and area of each piece of the whole, of about `PIECE_BYTES` at most."""
+        axis = _first_axis(own)
+        of_pixel = own.itemsize * math.prod(own.shape[axis + 2 :])
+        for plane, (owner, area) in product(np.ndindex(own.shape[:axis]), enumerate(self.layout.owned)):
+            step = max(1, PIECE_BYTES // max(1, area.shape[1] * of_pixel))
+            for top in range(area.top, area.bottom, step) if not area.empty else ():
+                yield owner, plane, Rectangle(top, min(top + step, area.bottom), area.left, area.right)
 
     def _start_exchange(
         self, arrays: tuple[Tensor, ...], sent: Mapping[int, list[Rectangle]], received: Mapping[int, list[Rectangle]]
@@ -332,6 +362,11 @@ def _bits(values: Tensor) -> Tensor:
     """Return the sum of the bits of real values, as integers; 0 and -0 are equal."""
     integers = torch.int64 if values.element_size() == 8 else torch.int32
     return (values + 0.0).view(integers).sum(dtype=torch.int64)
+
+
+def _first_axis(array: Tensor) -> int:
+    """Return the axis of y of an array (state, slice, y, x, …) or (y, x)."""
+    return 0 if array.ndim < 4 else 2
 
 
 def _at(place: tuple[slice, slice]) -> tuple[slice, ...]:

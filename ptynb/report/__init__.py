@@ -51,7 +51,8 @@ class _Callable(ModuleType):
             Faults of the result and their remedies, from `ptynb.diagnose` with its scan; by default those that show in
             the result alone. For one result only.
         full : bool, optional
-            Contain every pixel of all pictures and arrays. Otherwise they are reduced to keep the file below 10 MB.
+            Contain every pixel of all pictures and arrays, but not of objects of more than 256 MB. Otherwise they are
+            reduced to keep the file below 10 MB.
 
         Returns
         -------

@@ -172,13 +172,17 @@ def picture_of(
     colours: str = "gray",
     reduction: int = 1,
     note: str = "",
+    scale: int = 1,
 ) -> Picture:
-    """Return a picture of real values (y, x), averaged over reduction x reduction pixels, at most 2048 a side."""
-    reduction = max(reduction, images.reduction_for(values.shape, LARGEST_SIDE))
+    """Return a picture of real values (y, x), averaged over reduction x reduction pixels, at most 2048 a side.
+
+    scale: pixels of the array a side of a value, if the values are such means already.
+    """
+    reduction = max(-(-reduction // scale), images.reduction_for(values.shape, LARGEST_SIDE))
     grey = images.levels(images.reduce_by(values, reduction), limits)
     height, width = values.shape
-    image = images.png(grey, COMPRESSION)
-    return Picture(name, title, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
+    image, shape = images.png(grey, COMPRESSION), (height * scale, width * scale)
+    return Picture(name, title, image, shape, reduction * scale, limits, unit, pixel_size, colours, note)
 
 
 def coloured_picture(field: Array, name: str, title: str, reduction: int, pixel_size: Any, note: str = "") -> Picture:

@@ -16,6 +16,7 @@ from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidTypeError, InvalidValueError
 from ptynb.io.named_results import sources
 from ptynb.io.new_files import replacing_file, writable
+from ptynb.io.reading.large_array import is_large
 from ptynb.io.result_file import load_result
 from ptynb.report import comparison_report, result_report
 from ptynb.report.comments import rendered
@@ -57,7 +58,8 @@ def report(
     first = next(iter(results.values()))
     # Names of saved files have letters only that every system supports.
     data = PageData(re.sub(r"[^A-Za-z0-9_-]+", "-", target.stem).strip("-")[:60] or "report")
-    budget = UNLIMITED if full else ByteBudget()
+    large = any(is_large(result.object.nbytes) for result in results.values())
+    budget = UNLIMITED if full and not large else ByteBudget()
     if len(results) == 1:
         heading, text = title or name_of(first), first.comments if comments is None else comments
         against = result_report.truth_correlation(first, ground_truth)

@@ -17,7 +17,16 @@ from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture, Result, Thumbnail
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, plain_picture, points
+from ptynb.report.page_data import (
+    LARGEST_SIDE,
+    ByteBudget,
+    PageData,
+    choice,
+    coloured_picture,
+    picture_of,
+    plain_picture,
+    points,
+)
 
 MODES = 16
 """Maximum number of probe modes shown."""
@@ -29,6 +38,8 @@ LEGEND = (
     "Hue is the phase, brightness the amplitude; each mode is scaled to full brightness and has the stated part of "
     "the power."
 )
+CUT_SIDE = 1024
+"""Longest side of slices of a large object that are cut [values], which is that of the pictures."""
 PLACES = 9
 """Number of places at which a thick object is cut."""
 Area = tuple[slice, slice]
@@ -46,16 +57,16 @@ def area_of(result: Result) -> Area:
 def show_object(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
     """Add the viewer "object": projection, slices and thumbnails of earlier epochs. Return notes about it."""
     area, slices = area_of(result), result.slices
-    seen = np.nan_to_num(result.projection[area])
+    scale, shown = _shown(slices, area)
     frames: dict[str, Mapping[str, Any]] = {
-        "whole": {**_frame(data, "whole", [seen], result, budget.whole)[0], **_arrays(result, area)}
+        "whole": {**_frame(data, "whole", [shown], result, budget.whole, scale=scale)[0], **_arrays(result, area)}
     }
     controls, notes = [], [_reduced(data, "whole amplitude", "It is")]
     if len(slices) > 1:
-        fields = [np.nan_to_num(one[area]) for one in slices]
-        shown = _frame(data, "slice", fields, result, budget.slices)
+        fields = [_shown(one[None], area)[1] for one in slices]
+        layers = _frame(data, "slice", fields, result, budget.slices, scale=scale)
         keys = {f"slice {number + 1} of {len(slices)}": f"slice {number}" for number in range(len(slices))}
-        frames |= {f"slice {number}": {**frame, **_arrays(result, area, number)} for number, frame in enumerate(shown)}
+        frames |= {f"slice {number}": {**frame, **_arrays(result, area, number)} for number, frame in enumerate(layers)}
         controls.append(choice("Slice", [("product of all", "whole"), *keys.items()], kind="range"))
         notes.append(_reduced(data, "slice 0 amplitude", "Each slice is"))
     thumbnails = [one for one in result.history if min(one.object.shape) > 1]
@@ -71,6 +82,16 @@ def show_object(data: PageData, result: Result, budget: ByteBudget) -> list[str]
     return [text for text in notes if text]
 
 
+def _shown(layers: Array, area: Area) -> tuple[int, Array]:
+    """Return the product (y, x) of layers (layer, y, x) in an area, and how many pixels a side one of its values is.
+
+    It has every pixel, but of a large area only means, twice as many a side as the largest picture of a page.
+    """
+    seen = layers[(slice(None), *area)]
+    scale = images.reduction_for(seen.shape, 2 * LARGEST_SIDE)
+    return scale, np.nan_to_num(seen.prod(0)) if scale == 1 else images.flat_means(seen, scale)
+
+
 def _arrays(result: Result, area: Area, slice: int | None = None) -> dict[str, Any]:
     """Return the Python of the arrays behind the pictures of the area, for the lines that measure in them."""
     y, x = area
@@ -80,9 +101,12 @@ def _arrays(result: Result, area: Area, slice: int | None = None) -> dict[str, A
 
 
 def _frame(
-    data: PageData, key: str, fields: list[Array], result: Result, share: float, pixel: Any = None, least: int = 1
+    data: PageData, key: str, fields: list[Array], result: Result, share: float, pixel: Any = None, scale: int = 1
 ) -> list[dict[str, Any]]:
-    """Add amplitude, phase and colours of each field (y, x) with common limits; return the frames of a viewer."""
+    """Add amplitude, phase and colours of each field (y, x) with common limits; return the frames of a viewer.
+
+    scale: see `picture_of`.
+    """
     keys = [key] if len(fields) == 1 else [f"{key} {number}" for number in range(len(fields))]
     pixel = result.pixel_size if pixel is None else pixel
     makers: dict[str, Callable[[int], Picture]] = {}
@@ -92,7 +116,7 @@ def _frame(
         look = {"unit": "rad", "colours": "viridis"} if quantity == "phase" else {"unit": "", "colours": "gray"}
         title = f"Object {quantity}"
         for one, of in zip(keys, values, strict=True):
-            makers[f"{one} {quantity}"] = partial(_field_picture, of, quantity, title, limits, pixel, look, least)
+            makers[f"{one} {quantity}"] = partial(_field_picture, of, quantity, title, limits, pixel, look, scale)
     data.add_pictures(makers, share)
     frames = []
     for one in keys:
@@ -108,10 +132,10 @@ def _field_picture(
     limits: tuple[float, float],
     pixel_size: Any,
     look: Mapping[str, str],
-    least: int,
+    scale: int,
     reduction: int,
 ) -> Picture:
-    return picture_of(values, name, title, limits, pixel_size=pixel_size, reduction=max(reduction, least), **look)
+    return picture_of(values, name, title, limits, pixel_size=pixel_size, reduction=reduction, scale=scale, **look)
 
 
 def _epochs(
@@ -151,15 +175,17 @@ def show_cuts(data: PageData, result: Result) -> list[str]:
     known = result.pixel_size is not None and slice_distance(result) is not None
     if len(result.slices) < 2 or not known or not np.isfinite(result.positions).all():
         return []
-    result = dataclasses.replace(result, object=np.nan_to_num(result.object))
-    y, x = illuminated(result)
+    seen, scale, corner = _for_cuts(result)
+    y, x = illuminated(seen)
     frames, places = dict[str, Mapping[str, Any]](), list[tuple[str, str]]()
     for number in range(PLACES):
-        row, column = (part.start + (2 * number + 1) * (part.stop - part.start) // (2 * PLACES) for part in (y, x))
+        at = [part.start + (2 * number + 1) * (part.stop - part.start) // (2 * PLACES) for part in (y, x)]
+        row, column = (first + scale * one for first, one in zip(corner, at, strict=True))
         key = f"cut {number}"
         made: list[Picture] = []
         for quantity in ("amplitude", "phase"):
-            made += orthogonal_cuts(result, y=row, x=column, quantity=quantity).pictures()
+            cuts = orthogonal_cuts(seen, y=at[0], x=at[1], quantity=quantity)
+            made += dataclasses.replace(cuts, row=row, column=column).pictures()
         data.pictures |= {f"{key} {one.name}": plain_picture(one) for one in made}
         frames[key] = {"pictures": [f"{key} {one.name}" for one in made]}
         places.append((f"y {row}, x {column}", key))
@@ -168,6 +194,25 @@ def show_cuts(data: PageData, result: Result) -> list[str]:
     )
     line = "pt.analysis.orthogonal_cuts(result, y=..., x=...)"
     return [f"Cuts along the beam through all slices, at {PLACES} places; {line} cuts at any pixel."]
+
+
+def _for_cuts(result: Result) -> tuple[Result, int, tuple[int, int]]:
+    """Return a result with the slices to be cut, pixels a side of one of its values, and the first of these pixels.
+
+    Of a large object these are means over the illuminated area, as fine as the pictures of cuts.
+    """
+    y, x = area = illuminated(result)
+    shape = y.stop - y.start, x.stop - x.start
+    if max(shape) <= 2 * LARGEST_SIDE or result.pixel_size is None:
+        return dataclasses.replace(result, object=np.nan_to_num(result.object)), 1, (0, 0)
+    scale = images.reduction_for(shape, CUT_SIDE)
+    layers = np.stack([images.flat_means(one[None, *area], scale) for one in result.slices])
+    window = np.array(result.probe.shape[-2:])
+    # Corners of windows between whose central halves all of it is.
+    corners = np.stack([-window / 4, np.array(layers.shape[1:]) - 3 * window / 4])
+    pixel = result.pixel_size[0] * scale, result.pixel_size[1] * scale
+    small = dataclasses.replace(result, object=layers, positions=corners, pixel_size=pixel)
+    return small, scale, (y.start, x.start)
 
 
 def show_errors(data: PageData, found: ErrorMap, share: float) -> list[str]:

@@ -8,6 +8,7 @@ corner and shape of the area, and the phase (mean and ramp) that was subtracted.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -130,7 +131,8 @@ def _save_figures(
 
 def _pixels(result: Result, kind: Kind) -> int:
     """Return the number of pixels of all pictures in a figure."""
-    return {"object": 2 * result.projection.size, "slices": result.slices.size, "probe": result.probe.size}.get(kind, 0)
+    plane = math.prod(result.object.shape[-2:])
+    return {"object": 2 * plane, "slices": len(result.slices) * plane, "probe": result.probe.size}.get(kind, 0)
 
 
 # Arrays and pictures with every pixel
@@ -144,7 +146,7 @@ def _save_field(data: PageData, key: str, array: Array, what: str, share: float,
     if size / reduction**2 > share:
         saved.left_out.append(what)
         return False
-    saved.rows.append(_add_array(data, key, array.astype(np.complex64), what, reduction))
+    saved.rows.append(_add_array(data, key, array.astype(np.complex64, copy=False), what, reduction))
     return reduction == 1
 
 
@@ -158,7 +160,11 @@ def _add_array(data: PageData, key: str, array: Array, what: str, reduction: int
 
 def _save_16_bit_pictures(data: PageData, result: Result, budget: ByteBudget, saved: SavedFiles) -> None:
     """Add amplitude and phase of the whole object with 65536 grey levels."""
-    made = []
+    made, what = [], "16-bit pictures of the object"
+    pixels = 2 * math.prod(part.stop - part.start for part in area_of(result))
+    if pixels / 2 > budget.total - data.size:  # a pixel takes one to two bytes, and half a byte of a smooth object
+        saved.left_out.append(what)
+        return
     seen = np.nan_to_num(result.projection[area_of(result)])
     for key, values, unit in (("amplitude", np.abs(seen), ""), ("phase", images.flat_phase(seen), " rad")):
         low, high = float(values.min()), float(values.max())
@@ -166,7 +172,7 @@ def _save_16_bit_pictures(data: PageData, result: Result, budget: ByteBudget, sa
         limits = f"0 is {low:.6g}{unit}, 65535 is {high:.6g}{unit}"
         made.append((f"{key}-16bit", f"Object {key}, 16-bit picture: {limits}", grey, images.png(grey, 6)))
     if sum(len(image) for *_, image in made) > budget.total - data.size:
-        saved.left_out.append("16-bit pictures of the object")
+        saved.left_out.append(what)
         return
     for key, what, grey, image in made:
         data.add_file(key, "png", "image/png", image)

@@ -63,7 +63,7 @@ from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.halves import map_of_halves
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
-from ptynb.session.run_result import make_result
+from ptynb.session.run_result import make_result, object_file, with_object
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.session.run_view import RunView, whole
 from ptynb.settings import Checkpointing, Settings
@@ -915,17 +915,18 @@ class Reconstruction(RunView):
                 warnings.warn(notice, PtynbWarning, stacklevel=3)
 
     def _take_result(self) -> None:
-        if self._client.failure is None:
-            try:
-                status = self._client.status()
-                now = (status.epoch, status.update, status.applied)
-                if self._result is not None and now == self._result_at and status.state != "running":
-                    return
-                self._client.order(MakeResult())
-            except ReconstructionError:
-                if self._client.failure is None:
-                    raise
-        data = self._result_data()
+        with object_file(self._client.spec, self._client.checkpoint_folder) as file:
+            if self._client.failure is None:
+                try:
+                    status = self._client.status()
+                    now = (status.epoch, status.update, status.applied)
+                    if self._result is not None and now == self._result_at and status.state != "running":
+                        return
+                    self._client.order(MakeResult(file))
+                except ReconstructionError:
+                    if self._client.failure is None:
+                        raise
+            data = with_object(self._result_data(), file)
         if data is not None:
             last, engines = self._client.last_status, self._client.engines
             assert last is not None, "an engine that has a result has sent a status"

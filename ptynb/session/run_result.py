@@ -6,7 +6,10 @@ import dataclasses
 import math
 import pickle
 import platform
+import secrets
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +17,19 @@ import torch
 
 from ptynb.data.provenance import Machines, Software
 from ptynb.data.record import RunRecord, utc
-from ptynb.data.result import Result
+from ptynb.data.result import Result, squeezed
 from ptynb.data.scan import Scan
+from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import load_model_state
 from ptynb.io.checkpoint_result import checkpoint_result
+from ptynb.io.new_files import writable
+from ptynb.io.reading.large_array import mapped_pieces
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, corner_shift, make_model
 from ptynb.preparation.crop_and_pad import in_window
+from ptynb.private_folder import private_folder
 from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
@@ -59,6 +66,37 @@ def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception
     )
 
 
+@contextmanager
+def object_file(spec: RunSpec, checkpoint_folder: Callable[[], str | None]) -> Iterator[str]:
+    """Yield the path of an empty file beside the checkpoints, into which rank 0 can write a large object in tiles.
+
+    It is removed afterwards: its content exists as long as it is mapped. "": the object is not in tiles, or there are
+    no checkpoints, or their folder is not seen from here.
+    """
+    if spec.settings.object.layout == "whole" or spec.checkpointing is None:
+        yield ""
+        return
+    known = checkpoint_folder()
+    folder = private_folder(spec.checkpointing.folder or default_folder()) if known is None else Path(known)
+    if not folder.is_dir():
+        yield ""
+        return
+    file = folder / f".result.{secrets.token_hex(4)}.part"
+    with writable(file):
+        file.touch(mode=0o600, exist_ok=False)
+    try:
+        yield str(file)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def with_object(data: Result | None, file: str) -> Result | None:
+    """Return the data of an engine with the object from this file, if it was written there; None if it was lost."""
+    if data is None or data.object.size:
+        return data
+    return dataclasses.replace(data, object=squeezed(mapped_pieces(Path(file)))) if file else None
+
+
 def result_of(path: Path, spec: RunSpec) -> Result:
     """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN."""
     state = load_model_state(path)
@@ -67,12 +105,14 @@ def result_of(path: Path, spec: RunSpec) -> Result:
     check_together(seen, settings)
     mean_of_all = state.scan["counts"] / (len(seen) * math.prod(seen.pattern_shape))
     mean_count = state.scan.get("mean_count", mean_of_all)  # if patterns came during the run: of the first ones
-    object, probe = torch.from_numpy(np.array(shown.object, ndmin=4)), torch.from_numpy(shown.probe)
+    # No pixel of the object has an effect on the other parameters: one is enough.
+    arrays = {name: one[:, :, :1, :1] if name.startswith("object.") else one for name, one in state.model.items()}
+    object, probe = torch.from_numpy(np.array(shown.object[..., :1, :1], ndmin=4)), torch.from_numpy(shown.probe)
     custom = [component for component in pickle.loads(spec.extensions) if isinstance(component, ModelComponent)]
     loss = make_loss("amplitude", mean_count)  # any: none is evaluated
     model = make_model(seen, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
-    model.set_arrays(state.model)
+    model.set_arrays(arrays)
     if state.admissions is not None:
         corners = state.admissions.positions - np.array(shown.origin) - np.array(corner_shift(seen, settings))
         model.place(torch.from_numpy(state.admissions.patterns), torch.from_numpy(corners))

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ptynb.data import images
 from ptynb.data.images import (
     GREY,
     coloured,
     complex_colours,
+    flat_means,
     flat_phase,
+    flattening,
     jpeg,
     levels,
     limits_of,
@@ -34,6 +37,22 @@ def test_reduce_by_leaves_out_the_rest_and_keeps_leading_axes():
     reduced = reduce_by(field, 3)
     assert reduced.shape == (2, 2, 2)
     assert reduced[1, 1, 0] == pytest.approx(field[1, 3:6, 0:3].mean())
+
+
+@each("band", [1, 100, 10**6])
+def test_bands_give_the_means_of_the_whole(band, monkeypatch):
+    """Of a product of layers without its ramp, and of a field as it is; bands are not as many rows as blocks."""
+    random = np.random.default_rng(0)
+    y = np.arange(50)[:, None]
+    layers = (1 + 0.3 * random.standard_normal((2, 50, 41))) * np.exp(1j * (0.3 * random.random((50, 41)) + 0.7 * y))
+    layers[0, 3, 4] = np.nan
+    field = np.nan_to_num(layers.prod(0))
+    whole, turned = reduce_by(field, 3), field * np.multiply.outer(*flattening(field))
+    monkeypatch.setattr(images, "BAND", band)
+    np.testing.assert_array_equal(reduce_by(field, 3), whole)
+    np.testing.assert_allclose(flat_means(layers, 3), reduce_by(turned, 3), rtol=1e-9, atol=1e-12)
+    area = slice(7, 40), slice(5, 30)
+    np.testing.assert_allclose(flat_means(layers, 4, area), reduce_by(turned[area], 4), rtol=1e-9, atol=1e-12)
 
 
 def test_a_long_thin_object_still_has_a_picture():

@@ -9,8 +9,9 @@ import tifffile
 from PIL import Image
 
 from ptynb.data import images
-from ptynb.io.export import export
+from ptynb.io.export import export, pyramid_export
 from ptynb.io.formats.cxi import on_detector
+from ptynb.io.reading import large_array
 from tests.io.cases import of_case
 from tests.io.results import BARE, FULL, complex_array
 from tests.raising import raises
@@ -40,6 +41,47 @@ def test_a_tiff_has_amplitude_and_phase_of_every_slice(tmp_path):
         assert about["spacing"] == pytest.approx(2e-7)
         assert about["Labels"][:2] == ["amplitude, slice 1", "phase [rad], slice 1"]
         assert "1.25e-08 m, 2.5e-08 m" in about["Info"]
+
+
+def test_an_ome_tiff_has_levels_of_block_means(tmp_path, monkeypatch):
+    """Odd sides, several tiles a row, and levels that are put together in files as those of large objects are."""
+    monkeypatch.setattr(pyramid_export, "TILE", 16)
+    monkeypatch.setattr(large_array, "LARGE_BYTES", 0)
+    monkeypatch.setattr(images, "BAND", 150)
+    large = dataclasses.replace(FLAT, object=complex_array(2, 75, 50), title="分 \0 title")
+    path = export(large, tmp_path / "a.ome.tif")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.ome.tif"]
+    with tifffile.TiffFile(path) as file:
+        assert file.is_bigtiff
+        assert file.is_ome
+        (series,) = file.series
+        assert series.axes == "CZYX"
+        assert [level.shape for level in series.levels] == [
+            (2, 2, 75, 50),
+            (2, 2, 37, 25),
+            (2, 2, 18, 12),
+            (2, 2, 9, 6),
+        ]
+        for number, level in enumerate(series.levels):
+            assert level.keyframe.tile == (16, 16)
+            side, (_, _, height, width) = 2**number, level.shape
+            blocks = large.object[:, : height * side, : width * side].reshape(2, height, side, width, side)
+            means, pages = blocks.mean((2, 4), dtype=np.complex128), level.asarray()
+            assert pages.dtype == np.float32
+            np.testing.assert_allclose(pages[0], np.abs(means), rtol=1e-4)
+            np.testing.assert_allclose(pages[1] * np.abs(means), np.angle(means) * np.abs(means), atol=1e-5)
+        about = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]
+    sizes = {axis: about["Pixels"][f"PhysicalSize{axis}"] for axis in "XY"}
+    assert sizes == {"X": pytest.approx(25), "Y": pytest.approx(12.5)}
+    assert {about["Pixels"][f"PhysicalSize{axis}Unit"] for axis in "XY"} == {"nm"}
+    assert [one["Name"] for one in about["Pixels"]["Channel"]] == ["amplitude", "phase [rad]"]
+    assert "title" in about["Name"]
+
+
+def test_an_ome_tiff_of_one_thing(tmp_path):
+    modes = tifffile.imread(export(FLAT, tmp_path / "a.ome.tiff", of="probe", what="amplitude"))
+    np.testing.assert_allclose(modes.squeeze(), np.abs(FLAT.probe), rtol=1e-6)
+    assert tifffile.imread(export(BARE, tmp_path / "b.OME.TIF", what="phase")).shape[-2:] == (30, 33)
 
 
 def test_a_tiff_of_one_thing_opens_as_a_plain_picture(tmp_path):
@@ -121,6 +163,7 @@ INVALID = {
     "another ending": ({"path": "a.jpg"}, "file.unknown-format", "'.jpg'", ".cxi"),
     "no folder": ({"path": "none/a.tif"}, "file.not-writable", "none"),
     "a missing slice": ({"path": "a.tif", "slice": 3}, VALUE, "slice is 3", "object has 3"),
+    "a complex OME-TIFF": ({"path": "a.ome.tif", "what": "complex"}, "argument.conflict", "'amplitude'"),
     "a complex TIFF": ({"path": "a.tif", "what": "complex"}, "argument.conflict", "'amplitude'"),
     "something else": ({"path": "a.png", "of": "sample"}, VALUE, "'sample'", "'probe'"),
     "16 bits in colours": ({"path": "a.png", "bits": 16, "colours": "viridis"}, "argument.conflict", "16", "viridis"),
@@ -145,7 +188,7 @@ def test_more_than_a_tiff_can_hold_is_an_error(tmp_path):
 
 def test_hostile_words_are_exported_too(tmp_path):
     odd = dataclasses.replace(FLAT, title="\0\udcff </script> 🔬", scan=dataclasses.replace(FAR, name="a\nb\0\udcff"))
-    for ending in (".cxi", ".tif", ".png", ".npz"):
+    for ending in (".cxi", ".tif", ".ome.tif", ".png", ".npz"):
         assert export(odd, tmp_path / f"a{ending}").stat().st_size > 1000
 
 

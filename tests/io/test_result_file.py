@@ -11,6 +11,7 @@ from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import Change, Epoch
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
+from ptynb.io.reading import large_array
 from ptynb.io.result_file import load_result, save_result
 from ptynb.simulation.simulated_scan import simulate
 from tests.io.cases import of_case
@@ -64,6 +65,33 @@ def test_a_result_comes_back(tmp_path):
     for result in [FULL, BARE]:
         with of_case(result, tmp_path) as home:
             assert_same(load_result(save_result(result, home / "result.h5")), result)
+
+
+def test_a_large_object_stays_in_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_array, "LARGE_BYTES", FULL.object.nbytes - 1)
+    path = save_result(FULL, tmp_path / "result.h5")
+    large = load_result(path)
+    assert isinstance(large.object, np.memmap)
+    assert type(large.probe) is np.ndarray
+    assert_same(load_result(save_result(large, path)), FULL)
+    path.unlink()
+    np.testing.assert_array_equal(large.object, FULL.object)
+    with pytest.raises(ValueError, match="read-only"):
+        large.object[0, 0] = 0
+    monkeypatch.setattr(large_array, "LARGE_BYTES", FULL.object.nbytes)
+    assert type(load_result(save_result(FULL, path)).object) is np.ndarray
+
+
+def test_a_compressed_object_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_array, "LARGE_BYTES", 0)
+    path = save_result(FULL, tmp_path / "result.h5")
+    with h5py.File(path, "r+") as file:
+        attributes = dict(file["object"].attrs)
+        del file["object"]
+        file.create_dataset("object", data=FULL.object, compression="gzip").attrs.update(attributes)
+    found = load_result(path)
+    assert type(found.object) is np.ndarray
+    assert_same(found, FULL)
 
 
 def test_hostile_values_come_back(tmp_path):

@@ -19,9 +19,13 @@ from tinyhtml5.parser import HTMLParser
 
 import ptynb as pt
 from ptynb.analysis.faults.diagnosis import Diagnosis, Finding
+from ptynb.analysis.result_comparison import illuminated
+from ptynb.data import images
 from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
+from ptynb.io.reading import large_array
 from ptynb.io.result_file import save_result
+from ptynb.report import page_data, result_viewers
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.report.result_facts import settings_rows
 from tests.raising import raises
@@ -56,6 +60,13 @@ def parsed(path: Path):
 def data_of(tree):
     (block,) = [one for one in tree.iter(f"{HTML}script") if one.get("type") == "application/json"]
     return json.loads(block.text)
+
+
+def values_in(picture):
+    """The values that grey levels stand for."""
+    low, high = picture["limits"]
+    with Image.open(io.BytesIO(base64.b64decode(picture["image"]))) as opened:
+        return low + np.asarray(opened) / 255 * (high - low)
 
 
 def text_of(tree) -> str:
@@ -121,9 +132,7 @@ def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path
     ]
     shown = data["pictures"][names[2]]
     found = pt.analysis.orthogonal_cuts(thick, y=row, x=column)
-    low, high = shown["limits"]
-    with Image.open(io.BytesIO(base64.b64decode(shown["image"]))) as opened:
-        values = low + np.asarray(opened)[:: shown["bands"][0]] / 255 * (high - low)
+    (low, high), values = shown["limits"], values_in(shown)[:: shown["bands"][0]]
     np.testing.assert_allclose(values, found.xz.clip(low, high), atol=(high - low) / 200)
     moved = pt.analysis.position_refinement(thick)
     assert f"{moved.length_text(moved.rms)} rms" in told
@@ -171,6 +180,45 @@ def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
         "Left out to stay below 10 MB; full=True (ptynb report --full) adds: Figure of the object's amplitude" in told
     )
     assert "Figure of the loss, for a paper" in told
+
+
+def test_of_an_object_larger_than_pages_show_means_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_data, "LARGEST_SIDE", 20)
+    monkeypatch.setattr(result_viewers, "LARGEST_SIDE", 20)
+    monkeypatch.setattr(result_viewers, "CUT_SIDE", 30)
+    object = np.stack([field((96, 90), seed) for seed in range(3)])
+    large = result(object=object, settings={"slices": {"count": 3, "thickness": 4e-7}})
+    data = data_of(parsed(pt.report(large, tmp_path / "large.html")))
+    y, x = illuminated(large)
+    seen, shape = large.projection[y, x], (y.stop - y.start, x.stop - x.start)
+    scale = images.reduction_for(shape, 40)
+    assert scale > 1
+    for name, values in (("amplitude", np.abs), ("phase", images.flat_phase)):
+        shown = data["pictures"][f"whole {name}"]
+        assert shown["reduction"] == 2 * scale
+        assert shown["shape"] == [side // scale * scale for side in shape]
+        turned = seen * np.multiply.outer(*images.flattening(seen))
+        expected = images.reduce_by(values(images.reduce_by(turned, scale)), 2)
+        np.testing.assert_allclose(values_in(shown), expected.clip(*shown["limits"]), atol=0.02)
+    assert data["pictures"]["slice 0 phase"]["reduction"] == 2 * scale
+    # The cuts are those of such means; where they are is said in pixels of the object.
+    place = data["viewers"]["cuts"]["controls"][0]["options"][4]["text"]
+    row = int(re.findall(r"\d+", place)[0])
+    cut = data["pictures"][data["viewers"]["cuts"]["frames"]["cut 4"]["pictures"][2]]
+    assert cut["title"] == f"phase, xz at y {row}"
+    scale = images.reduction_for(shape, 30)
+    for number, one in enumerate(object):
+        turned = one[y, x] * np.multiply.outer(*images.flattening(one[y, x]))
+        line = images.flat_phase(images.reduce_by(turned, scale))[(row - y.start) // scale]
+        found = values_in(cut)[:: cut["bands"][0]][number]
+        np.testing.assert_allclose(found, line.clip(*cut["limits"]), atol=0.02)
+    assert cut["pixel_size"][1] == pytest.approx(scale * large.pixel_size[1])
+
+
+def test_not_even_full_contains_an_object_that_is_larger_than_memory_may_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(large_array, "LARGE_BYTES", 10**6)
+    large = result(object=field((700, 700), noise=0.1))
+    assert pt.report(large, tmp_path / "large.html", full=True).stat().st_size < 10e6
 
 
 def test_patterns_of_a_finding_are_marked_at_their_places_in_a_reduced_picture():

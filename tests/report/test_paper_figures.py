@@ -13,8 +13,10 @@ from matplotlib.text import Text
 from PIL import Image
 
 from ptynb.analysis.result_comparison import illuminated
+from ptynb.data import images
 from ptynb.data.engine_records import Change
 from ptynb.data.standard_error import ErrorMap
+from ptynb.figures import field_panels
 from ptynb.figures.curve_figures import correlated
 from ptynb.figures.field_panels import by_power
 from ptynb.figures.figure import KINDS, figure
@@ -65,6 +67,27 @@ def test_a_part_of_the_object_has_the_values_limits_and_colours_asked_for():
     assert [one.images[0].get_array().shape for one in both.axes[:2]] == [(20, 30)] * 2
     part = shown_in(figure(RESULT, "complex", region=region))[0]
     np.testing.assert_array_equal(part, shown_in(figure(RESULT, "complex"))[0][5:25, 7:37])
+
+
+def test_of_a_large_object_a_panel_has_means(monkeypatch):
+    """Their places and sizes are those of the object's pixels."""
+    area = y, x = illuminated(RESULT)
+    seen = RESULT.projection[area]
+    turned = seen * np.multiply.outer(*images.flattening(seen))
+    region = ((y.start + 5, y.start + 25), (x.start + 7, x.start + 37))
+    monkeypatch.setattr(field_panels, "FINEST", 10)
+    scale = images.reduction_for(seen.shape, 10)
+    for kind, measure in (("amplitude", np.abs), ("phase", np.angle)):
+        values, *_ = shown_in(figure(RESULT, kind))
+        np.testing.assert_allclose(values, measure(images.reduce_by(turned, scale)), atol=1e-4)
+        page = figure(RESULT, kind, region=region, ticks=True)
+        part, *_ = shown_in(page)
+        np.testing.assert_allclose(part, measure(images.reduce_by(turned[5:25, 7:37], 3)), atol=1e-4)
+        axes = page.axes[0]
+        pixel = RESULT.pixel_size[1] / (1e-9 if "nm" in axes.get_xlabel() else 1e-6)
+        for tick, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
+            assert ((tick + 0.5) * 3 + region[1][0]) * pixel == pytest.approx(float(text.get_text()), rel=1e-4)
+        assert len(axes.get_xticks()) >= 2
 
 
 def test_an_array_has_its_values_label_and_pixels():

@@ -1,4 +1,4 @@
-"""Export of results to CXI, TIFF, PNG and npz; the suffix of the path selects the format."""
+"""Export of results to CXI, TIFF, OME-TIFF, PNG and npz; the suffix of the path selects the format."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.npz_export import write_npz
 from ptynb.io.export.pictures_export import NamedPictures, write_pictures_hdf5, write_pictures_npz
+from ptynb.io.export.pyramid_export import ENDINGS as PYRAMIDS
+from ptynb.io.export.pyramid_export import write_pyramid
 from ptynb.io.new_files import replacing_file, require_folder
 from ptynb.io.result_file import load_result, save_result
 
@@ -37,8 +39,9 @@ def export(
         Result, path of a result file, or pictures of `direct`, for which the suffix is `.h5` or `.npz`.
     path : str or Path
         File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.tif`:
-        32-bit floats with the pixel size, for ImageJ and others; `.png`: an image; `.npz`: all arrays, for numpy;
-        `.h5`: the result file of ptynb.
+        32-bit floats with the pixel size, for ImageJ and others; `.ome.tif`: the same in tiles, with a pyramid of
+        levels, each of means over 2 x 2 pixels of the one before, for objects that are larger than memory; `.png`: an
+        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb.
     of : {"object", "probe"}
         What to write to a TIFF or PNG.
     what : {"amplitude", "phase", "complex"}, optional
@@ -86,6 +89,8 @@ def export(
             part.write_bytes(write_png(found, selected, bits, colours))
         elif ending == ".npz":
             write_npz(found, part)
+        elif path.name.lower().endswith(PYRAMIDS):
+            write_pyramid(found, selected, part)
         else:
             write_tiff(found, selected, part)
     return path

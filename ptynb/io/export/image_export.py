@@ -55,6 +55,16 @@ class ExportedArrays:
         """Name of a layer."""
         return "slice" if self.of == "object" else "mode"
 
+    @property
+    def channels(self) -> list[str]:
+        """Quantities of a TIFF. Raise InvalidValueError for complex values."""
+        if self.what == "complex":
+            raise InvalidValueError(
+                "what is 'complex', which TIFF does not support; use 'amplitude' or 'phase', or leave it out for both.",
+                code="argument.conflict",
+            )
+        return ["amplitude", "phase"] if self.what is None else [self.what]
+
     def layers(self, result: Result) -> NDArray[Any]:
         """Return a complex array (layer, y, x): all slices or modes, or the selected one."""
         found = result.slices if self.of == "object" else result.probe
@@ -88,7 +98,7 @@ def write_png(result: Result, selected: ExportedArrays, bits: int = 8, colours: 
     if what == "complex":
         pixels: NDArray[Any] = images.complex_colours(field)
     else:
-        values = _real(field, what)
+        values = real_values(field, what)
         if what == "phase":
             values = images.without_ramp(values, field)
         low, high = limits = images.limits_of(values, *PERCENTILES)
@@ -126,21 +136,15 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
     """Write a TIFF. Raise InvalidValueError for complex values, and for more than a TIFF can hold."""
     import tifffile
 
-    if selected.what == "complex":
-        raise InvalidValueError(
-            "what is 'complex', which TIFF does not support; use 'amplitude' or 'phase', or leave it out for both.",
-            code="argument.conflict",
-        )
-    fields = selected.layers(result)
-    channels = ["amplitude", "phase"] if selected.what is None else [selected.what]
+    channels, fields = selected.channels, selected.layers(result)
     size = 4 * fields.size * len(channels)
     if size > MOST_BYTES:
         raise InvalidValueError(
             f"TIFF files hold up to 4 GB, and these pages have {size / 2**30:.3g} GB; "
-            "choose amplitude or phase, one slice, or .npz.",
+            "write an .ome.tif, or choose amplitude or phase, or one slice.",
             code="export.too-large",
         )
-    pages = np.stack([_real(fields, channel) for channel in channels], axis=1)
+    pages = np.stack([real_values(fields, channel) for channel in channels], axis=1)
     labels = [
         f"{channel}{' [rad]' if channel == 'phase' else ''}, {selected.layer} {number + 1}"
         for number in range(len(fields))
@@ -161,6 +165,6 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
     tifffile.imwrite(path, pages, imagej=True, metadata=description, **resolution)
 
 
-def _real(field: NDArray[Any], what: str) -> NDArray[np.float32]:
+def real_values(field: NDArray[Any], what: str) -> NDArray[np.float32]:
     """Return the amplitude or phase [rad] of a complex array."""
     return (np.abs(field) if what == "amplitude" else np.angle(field)).astype(np.float32)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, inside, read_all, reason
+from ptynb.io.reading.large_array import is_large, mapped_dataset
 from ptynb.table import gigabytes
 
 SHARE = 0.5
@@ -138,14 +139,23 @@ class Checked:
                 raise
             raise self._damaged(name, error) from None
 
-    def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
-        """Return an array. kind: key of `KINDS`. dimensions: permitted numbers of axes. last: length of the last."""
+    def array(
+        self, name: str, kind: str, *dimensions: int, last: int | None = None, may_be_large: bool = False
+    ) -> NDArray[Any]:
+        """Return an array. kind: key of `KINDS`. dimensions: permitted numbers of axes. last: length of the last.
+
+        may_be_large: whether it is memory-mapped if it is large (`large_array`) and not compressed.
+        """
         stored = self.dataset(name)
         right = stored.dtype.kind in kind and stored.ndim in dimensions and 0 not in stored.shape
         if not right or last not in (None, stored.shape[-1]):
             axes = " or ".join(str(number) for number in dimensions)
             more = "" if last is None else f", {last} in the last"
             raise self._unexpected(name, stored, f"{KINDS[kind]} along {axes} axes{more}, none of length 0")
+        if may_be_large and is_large(stored.nbytes):
+            mapped = mapped_dataset(stored, self.path)
+            if mapped is not None:
+                return mapped
         return self.read(name, stored)
 
     def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
