@@ -72,7 +72,7 @@ def test_a_zoom_asks_for_the_part_that_is_seen_and_shows_it_with_more_pixels(sho
     assert viewer.region == []  # the picture has a pixel for each of the screen
     assert viewer.coarse == REDUCTION
     zoom(model, ZOOM)
-    top, bottom, left, right = viewer.region
+    top, bottom, _, _ = viewer.region
     half = SIDE / ZOOM / 2
     assert 0 < top < 640 - half < 640 + half < bottom < SIDE
     assert (bottom - top) == pytest.approx(1.5 * 2 * half, abs=3)
