@@ -29,6 +29,8 @@ export interface Part extends Size {
   top: number;
   left: number;
 }
+/** A part of an array: [top, bottom, left, right] in its pixels. */
+export type Region = [number, number, number, number];
 /** The centre of a pane, as parts of the picture, and the magnification relative to the whole picture. */
 export interface View extends Point {
   scale: number;
@@ -67,13 +69,14 @@ export interface Source extends Size {
   image: CanvasImageSource;
   close(): void;
 }
-/** Levels of a picture, and the value of each. */
+/** Levels of a picture, and the value of each. corner: the array's pixel at which it begins. */
 export interface Grid extends Size {
   levels: Uint8Array;
   values: Float64Array;
   limits: Ends;
   unit: string;
   reduction: number;
+  corner?: Point;
 }
 /** What was measured; start and stop are (y, x) in pixels of the array. */
 export interface Measure {
@@ -114,7 +117,7 @@ export interface Stroke {
   radius: number;
   erase: boolean;
 }
-/** pixel: its side times the reduction of the picture [array pixels]. */
+/** part: of the array. pixel: its side times the reduction of the picture [array pixels]. */
 export interface Spectrum {
   source: HTMLCanvasElement;
   side: number;
@@ -150,6 +153,12 @@ export interface Frame {
   number: number;
   pictures: Picture[];
   facts: Record<string, number>;
+}
+/** Pictures of a part of the array with more pixels, from its corner on: those of panes, by name. */
+export interface Detail {
+  number: number;
+  pictures: Picture[];
+  corner: Ends;
 }
 /** Where the strip with probe and curve goes, and its size; columns of the main pictures, and the area of one. */
 export interface Arrangement {

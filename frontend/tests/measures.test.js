@@ -28,6 +28,15 @@ test("the width of a profile averages across it, and does not shift it", () => {
   near(centre(9), 10);
 });
 
+test("a picture of a part is measured in pixels of the whole array", () => {
+  const part = { ...gridOf(10, 16, (row, column) => 3 * column + 5 * row), corner: { y: 40, x: 60 } };
+  const { values } = profileOf(part, { y: 42.5, x: 63.5 }, { y: 42.5, x: 67.5 }, 1);
+  values.forEach((value, index) => near(value, 3 * (3 + index) + 5 * 2));
+  const { mean, pixels } = statisticsOf(part, { y: 41, x: 62 }, { y: 43, x: 64 }, "rectangle");
+  near(mean, 3 * 2.5 + 5 * 1.5);
+  assert.equal(pixels, 4);
+});
+
 test("a profile beyond the picture repeats its edge, and of no length has two values", () => {
   const { values } = profileOf(ramp, { y: 0.5, x: -9 }, { y: 0.5, x: 0.5 }, 1);
   assert.ok(values.every((value) => value === 0));

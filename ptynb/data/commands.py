@@ -116,13 +116,15 @@ class ReduceObject:
     """Reduce an area of an object in tiles to a picture, for rank 0.
 
     state, slice: as in `RenderRequest`. area: (top, bottom, left, right) of the whole object. block: side of the blocks
-    that are averaged [pixels].
+    that are averaged [pixels]. cut: pixel (y, x) of the whole object through which a row and a column of all slices are
+    wanted, too.
     """
 
     state: int
     slice: int | None
     area: tuple[int, ...]
     block: int
+    cut: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,40 @@ class Snapshot:
     reduction: int
 
 
+@dataclass(frozen=True)
+class PhaseRamp:
+    """A linear phase over an object: at the centre of pixel (0, 0) of its array [rad], and its steps [rad/pixel]."""
+
+    start: float
+    step_y: float
+    step_x: float
+
+    def along(self, y: Array | int, x: Array | int) -> tuple[Array, Array]:
+        """Return the phase along y at x = 0, and what is added to it along x [rad]; y, x: centres [pixels]."""
+        return np.asarray(self.start + self.step_y * y), np.asarray(self.step_x * x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """How pictures of an object show its values, so that a picture of a part of it can show them alike.
+
+    amplitude, phase: values of black and white, (low, high). largest: amplitude of full brightness in colours. None:
+    there was no such picture. ramp: what is removed from phases; slice_ramps: the same of each slice, for cuts.
+    """
+
+    amplitude: tuple[float, float] | None = None
+    phase: tuple[float, float] | None = None
+    largest: float | None = None
+    ramp: PhaseRamp | None = None
+    slice_ramps: tuple[PhaseRamp, ...] = ()
+
+    def shows(self, pane: str, flat: bool) -> bool:
+        """Return whether it is that of a pane. flat: phases without mean and ramp."""
+        if pane == "amplitude":
+            return self.amplitude is not None
+        return (self.phase if pane == "phase" else self.largest) is not None and (self.ramp is not None) == flat
+
+
 @dataclass(frozen=True, kw_only=True)
 class RenderRequest:
     """What to render of a running reconstruction.
@@ -168,13 +202,21 @@ class RenderRequest:
         Of the JPEG encoding, 1 to 95.
     cut : tuple of int, optional
         Pixel (y, x) of the object array at which cuts through all slices cross, of an object with several: each pane
-        has two more pictures, such as "phase xz" and "phase yz". A pixel outside of the illuminated area is the nearest
-        one in it.
+        has two more pictures, such as "phase xz" and "phase yz". A pixel outside of what is shown is the nearest one in
+        it.
+    region : tuple of int, optional
+        What is shown: (top, bottom, left, right), pixels [top, bottom) x [left, right) of the object array; None: the
+        illuminated area. Contrast and ramp are those of the illuminated area in pictures of this size in any case, so
+        that a region is its part with more pixels.
+    contrast : Contrast, optional
+        That of earlier pictures with the same panes (`Pictures.contrast`): a region is then shown as these were, and
+        the illuminated area is not looked at again. None: what suits the present state.
 
     Raises
     ------
     InvalidValueError
-        A value is out of range or not among the choices ("argument.invalid-value").
+        A value is out of range or not among the choices, or the contrast is that of other panes
+        ("argument.invalid-value").
     """
 
     panes: tuple[str, ...] = ("amplitude", "phase")
@@ -186,6 +228,8 @@ class RenderRequest:
     size: int = 1024
     quality: int = 85
     cut: tuple[int, int] | None = None
+    region: tuple[int, int, int, int] | None = None
+    contrast: Contrast | None = None
 
     def __post_init__(self) -> None:
         wrong = [pane for pane in self.panes if pane not in PANES]
@@ -203,8 +247,24 @@ class RenderRequest:
                 f"cut is {self.cut}; expected a row and a column of the object array, or None.",
                 code="argument.invalid-value",
             )
+        self._check_region()
         if not 1 <= self.quality <= 95:
             raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.", code="argument.invalid-value")
+
+    def _check_region(self) -> None:
+        region, contrast = self.region, self.contrast
+        if region is not None and not (len(region) == 4 and 0 <= region[0] < region[1] and 0 <= region[2] < region[3]):
+            raise InvalidValueError(
+                f"region is {region}; expected (top, bottom, left, right) in pixels of the object array, with "
+                "0 <= top < bottom and 0 <= left < right, or None.",
+                code="argument.invalid-value",
+            )
+        if contrast is not None and not all(contrast.shows(pane, self.flat) for pane in self.panes):
+            raise InvalidValueError(
+                f"contrast is that of other pictures than {', '.join(self.panes)} with flat={self.flat}; expected that "
+                "of pictures with the same panes, or None.",
+                code="argument.invalid-value",
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +275,9 @@ class Pictures:
     were requested and there are several slices, then the probe's modes: "probe 1", "probe 2" ...
     powers: fraction of the total power in each probe mode, of all modes.
     corner: (y, x) of the first pixel of the object's pictures in the object's array; the part that was not illuminated
-    is omitted. slices, states: their numbers in the object. cost: duration of the interruption of updates [s];
-    on a CPU without the time that other processes used its core.
+    is omitted, or all but the region. slices, states: their numbers in the object. cost: duration of the interruption
+    of updates [s]; on a CPU without the time that other processes used its core. contrast: that of the panes, for later
+    requests of regions.
     """
 
     epoch: int
@@ -227,6 +288,7 @@ class Pictures:
     slices: int = 1
     states: int = 1
     cost: float = 0.0
+    contrast: Contrast | None = None
 
 
 @dataclass(frozen=True, eq=False)

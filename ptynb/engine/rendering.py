@@ -1,13 +1,15 @@
 """Pictures for the notebook, rendered on the engine so that little data is sent.
 
 The training thread only copies, between two updates: 1.1 ms for 1024 x 1024 pixels. The requesting thread does the
-rest, in about 13 ms: phases 3, amplitudes 1, limits of contrast 1, JPEG 7 (more for noise).
+rest, in about 13 ms: phases 3, amplitudes 1, limits of contrast 1, JPEG 7 (more for noise). Of large areas, and of an
+object in tiles, the training thread makes means over blocks of pixels instead: 0.3 s for 16384 x 16384.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +18,16 @@ from torch import Tensor
 from ptynb.data import images
 from ptynb.data.commands import ReduceObject
 from ptynb.data.cut_pictures import cut_pictures
-from ptynb.data.engine_records import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
+from ptynb.data.engine_records import (
+    Array,
+    Contrast,
+    PhaseRamp,
+    Picture,
+    Pictures,
+    RenderRequest,
+    Snapshot,
+    WatchedPictures,
+)
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
 from ptynb.kernels.runtime.thread_count import torch_alone
@@ -26,6 +37,8 @@ from ptynb.physics.torch_steps import product_of_slices
 WIDE = (0.1, 99.9)
 """Percentiles that the grey levels span; the viewer can only narrow them."""
 WATCHED_SIZE = 512
+COPIED = 2**22
+"""Pixels of the largest area that is copied rather than averaged by the training thread."""
 
 Area = tuple[slice, slice]
 
@@ -53,24 +66,23 @@ class Taken:
 
 @dataclass(frozen=True, eq=False)
 class CutLines:
-    """A row (slice, x) and a column (slice, y) of all slices, complex, at a pixel (y, x) of the area.
+    """A row (slice, x) and a column (slice, y) of all slices of an area, complex.
 
-    distance: of two slices [m], a scalar on any device. ramps: of the phase of each slice, along y and x [rad], which
-    are removed from it; (): none.
+    at: pixel (y, x) of the object where they cross. distance: of two slices [m], a scalar on any device.
     """
 
     row: Tensor
     column: Tensor
     at: tuple[int, int]
     distance: Tensor
-    ramps: tuple[tuple[Array, Array], ...] = ()
 
-    def cuts(self) -> tuple[Array, Array]:
-        """Return both without the ramps, on the host."""
+    def cuts(self, area: Area, ramps: tuple[PhaseRamp, ...]) -> tuple[Array, Array]:
+        """Return both without the ramps of the slices, on the host; (): with them."""
         across, down = self.row.cpu().numpy().copy(), self.column.cpu().numpy().copy()
-        for number, (along_y, along_x) in enumerate(self.ramps):
-            across[number] *= np.exp(-1j * (along_y[self.at[0]] + along_x))
-            down[number] *= np.exp(-1j * (along_y + along_x[self.at[1]]))
+        y, x = _centres(area, (1, 1))
+        for number, ramp in enumerate(ramps):
+            across[number] *= np.exp(-1j * sum(ramp.along(self.at[0], x)))
+            down[number] *= np.exp(-1j * sum(ramp.along(y, self.at[1])))
         return across, down
 
 
@@ -96,32 +108,29 @@ def allocate_area(model: Model, area: Area) -> Tensor:
 
 @torch.no_grad()
 def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch: int, update: int) -> Taken:
-    """Copy the requested slice of the object into `room`, and the probe; call it in the training thread.
-
-    Raises ValueError if the slice or state does not exist.
-    """
+    """Copy the requested slice of the object into the buffer, and the probe; call it in the training thread."""
     # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
     clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
-    slices, states = check_request(model, request)
     seen = model.object.covered(request.state, area)
+    slices, states = numbers_of(model)
     if request.slice is None and slices > 1:
         product_of_slices(seen, buffer)
     else:
         buffer.copy_(seen[request.slice or 0])
-    lines = None
-    if request.cut is not None and model.slab is not None:
-        y, x = (
-            min(max(at - part.start, 0), side - 1)
-            for at, part, side in zip(request.cut, area, buffer.shape, strict=True)
-        )
-        lines = CutLines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
+    lines = take_lines(model, request.state, request.cut, area)
     return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
 
 
-def check_request(model: Model, request: RenderRequest) -> tuple[int, int]:
-    """Return the numbers of slices and states of the object. Raises ValueError if those of the request do not exist."""
+def numbers_of(model: Model) -> tuple[int, int]:
+    """Return the numbers of slices and states of the object."""
     states, slices = next(model.object.parameters()).shape[:2]
+    return slices, states
+
+
+def check_request(model: Model, request: RenderRequest) -> None:
+    """Raise ValueError if the object has no such slice, state or region."""
+    slices, states = numbers_of(model)
     if request.state >= states or (request.slice is not None and request.slice >= slices):
         raise InvalidValueError(
             f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
@@ -129,116 +138,206 @@ def check_request(model: Model, request: RenderRequest) -> tuple[int, int]:
             code="argument.invalid-value",
             fields=("slice", "state"),
         )
-    return slices, states
+    height, width = model.part.shape
+    if request.region is not None and (request.region[1] > height or request.region[3] > width):
+        raise InvalidValueError(
+            f"The request is for the region (top, bottom, left, right) = {request.region}, and the object has "
+            f"{height} x {width} pixels.",
+            code="argument.invalid-value",
+            fields=("region",),
+        )
 
 
 @torch.no_grad()
 def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) -> Taken:
-    """Reduce an area of an object in tiles, and copy the probe; call it on all ranks, in the training thread."""
-    started = time.perf_counter()
-    states, slices = next(model.object.parameters()).shape[:2]
+    """Average the object over blocks of pixels, and copy the probe; call it in the training thread, on all ranks."""
     top, bottom, left, right = wanted.area
     area = slice(top, bottom), slice(left, right)
-    seen = model.object.covered(wanted.state, model.part.within(area))
-    plane = product_of_slices(seen) if wanted.slice is None else seen[wanted.slice]
-    object = model.part.reduced(plane, area, wanted.block)
-    cost = time.perf_counter() - started
-    probe = model.probe.values.clone()
-    return Taken(object, probe, epoch, update, area, slices, states, cost, reduction=wanted.block)
+    on_cpu = model.probe.parts.device.type == "cpu"
+    clock = time.thread_time if on_cpu else time.perf_counter
+    started = clock()
+
+    def seen(here: Area) -> Tensor:
+        slices = model.object.covered(wanted.state, here)
+        return product_of_slices(slices) if wanted.slice is None and len(slices) > 1 else slices[wanted.slice or 0]
+
+    with torch_alone(on_cpu):
+        object = model.part.reduced(seen, area, wanted.block)
+    lines = take_lines(model, wanted.state, wanted.cut, area)
+    slices, states = numbers_of(model)
+    probe, cost = model.probe.values.clone(), clock() - started
+    return Taken(object, probe, epoch, update, area, slices, states, cost, lines, wanted.block)
 
 
 @torch.no_grad()
-def take_slice(model: Model, request: RenderRequest, number: int, area: Area, buffer: Tensor) -> float:
-    """Copy another slice of the object into the buffer; call it in the training thread. Returns the time it took [s].
+def take_lines(model: Model, state: int, cut: Sequence[int] | None, area: Area) -> CutLines | None:
+    """Copy a row and a column of all slices, through the pixel of the area that is nearest to one of the object."""
+    if cut is None or model.slab is None:
+        return None
+    y, x = (min(max(at, side.start), side.stop - 1) for at, side in zip(cut, area, strict=True))
+    row, column = (_take_line(model, state, line) for line in ((slice(y, y + 1), area[1]), (area[0], slice(x, x + 1))))
+    return CutLines(row, column, (y, x), model.slab.slices.thickness.clone())
 
-    Slices are copied one at a time, between different updates: for their ramps, which change little from one to the
-    next, updates wait no longer than for a picture, and no memory for all slices is needed.
-    """
-    clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
-    started = clock()
-    buffer.copy_(model.object.covered(request.state, area)[number])
-    return clock() - started
+
+def _take_line(model: Model, state: int, line: Area) -> Tensor:
+    """Return all slices (slice, pixel) of an area of one row or column, as all engines have it."""
+    own = model.part.within(line)
+    values = model.object.covered(state, own)
+    found = values.new_zeros(len(values), *(side.stop - side.start for side in line))
+    if values.numel():
+        firsts = (one.start + at - side.start for one, at, side in zip(own, model.part.origin, line, strict=True))
+        y, x = firsts
+        found[:, y : y + values.shape[1], x : x + values.shape[2]] = values
+    return torch.view_as_complex(model.part.total(torch.view_as_real(found))).flatten(1)
 
 
 def needs_ramps(request: RenderRequest) -> bool:
-    """Return whether cuts through the slices need the ramp of the phase of each."""
+    """Return whether ramps are removed from the phases of the panes."""
     return request.flat and any(pane != "amplitude" for pane in request.panes)
 
 
-def ramp_of(object: Tensor) -> tuple[Array, Array]:
-    """Return the ramp of the phase of a copied slice (y, x), as it is removed from its picture."""
+def contrast_of(overview: Taken, request: RenderRequest) -> Contrast:
+    """Return the contrast of the illuminated area, with which its regions are shown."""
     with torch_alone():
-        field = np.ascontiguousarray(object.cpu().numpy(), np.complex64)
-        return images.ramp(field, _mean_steps, _turned_sum)
+        seen, blocks = _reduced(overview, request.size)
+        ramp = _ramp(seen, overview.area, blocks) if needs_ramps(request) else None
+        return _contrast(*_quantities(seen, overview.area, blocks, request, ramp), request, ramp)
 
 
-def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
-    """Render the requested pictures from the copies. pixel: pixel size of the object (y, x) [m]."""
+def ramp_of(overview: Taken, size: int) -> PhaseRamp:
+    """Return the ramp of the phase of the illuminated area, as it is removed from pictures of this size."""
     with torch_alone():
-        object = taken.object.cpu().numpy()
-        sides, reduction, seen = _sides(object), taken.reduction, object
-        if reduction > 1:
-            sides = taken.area[0].stop - taken.area[0].start, taken.area[1].stop - taken.area[1].start
-        elif object.size:
-            reduction = images.reduction_for(object.shape, request.size)
-            seen = images.reduce_by(object, reduction)
-        pictures = [_pane(name, seen, sides, reduction, request, pixel) for name in request.panes]
+        seen, blocks = _reduced(overview, size)
+        return _ramp(seen, overview.area, blocks)
+
+
+def make_pictures(
+    taken: Taken,
+    request: RenderRequest,
+    pixel: tuple[float, float] | None = None,
+    contrast: Contrast | None = None,
+    slice_ramps: tuple[PhaseRamp, ...] = (),
+) -> Pictures:
+    """Render the requested pictures from the copies.
+
+    pixel: pixel size of the object (y, x) [m]. contrast: None: what suits what was taken. slice_ramps: for cuts.
+    """
+    with torch_alone():
+        seen, blocks = _reduced(taken, request.size)
+        sides = taken.area[0].stop - taken.area[0].start, taken.area[1].stop - taken.area[1].start
+        fitted = contrast is None and needs_ramps(request) and seen.size > 0
+        ramp = _ramp(seen, taken.area, blocks) if fitted else None if contrast is None else contrast.ramp
+        amplitude, phase = _quantities(seen, taken.area, blocks, request, ramp)
+        contrast = contrast or _contrast(amplitude, phase, request, ramp)
+        if slice_ramps:
+            contrast = replace(contrast, slice_ramps=slice_ramps)
+        shown = sides, max(blocks)
+        pictures = [_pane(name, amplitude, phase, contrast, request, shown, pixel) for name in request.panes]
         if taken.lines is not None:
-            shown = object if request.slice is not None else None
-            pictures += _cut_panes(taken.lines, pictures, shown, request, pixel, taken.area)
+            pictures += _cut_panes(taken.lines, pictures, contrast, request, pixel, taken.area)
         probe = taken.probe.cpu().numpy()
         powers = (np.abs(probe) ** 2).sum((1, 2))
         powers = powers / max(float(powers.sum()), 1e-30)
         pictures += [_mode(number, probe, float(powers[number]), request, pixel) for number in _modes(probe, request)]
-    corner = taken.area[0].indices(2**62)[0], taken.area[1].indices(2**62)[0]
     return Pictures(
         taken.epoch,
         taken.update,
         tuple(pictures),
         tuple(float(power) for power in powers),
-        corner,
+        (taken.area[0].start, taken.area[1].start),
         taken.slices,
         taken.states,
         taken.cost,
+        contrast,
     )
 
 
-def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) -> complex | float:
-    """Return the value of pixel (y, x) of the array behind a picture of `make_pictures`, before its reduction.
+def pixel_value(taken: Taken, quantity: str, ramp: PhaseRamp | None) -> complex | float:
+    """Return amplitude, phase [rad] or complex value, by the name of a pane, of the only pixel that was taken.
+
+    ramp: is removed from the phase.
+    """
+    value: complex = taken.object.cpu().numpy().item()
+    if ramp is not None:
+        value *= np.exp(-1j * float(sum(ramp.along(taken.area[0].start, taken.area[1].start))))
+    found: complex | float = quantity_of(np.array(value), quantity).item()
+    return found
+
+
+def probe_value(probe: Array, name: str, y: int, x: int, request: RenderRequest) -> complex | float:
+    """Return the value of pixel (y, x) of a mode of the probe (mode, y, x), by the name of its picture.
 
     Raises ValueError if there is no such picture, or no such pixel.
     """
-    with torch_alone():
-        values = _values(taken, name, request)
-    if name in request.panes:
-        y, x = y // taken.reduction, x // taken.reduction
-    if not (0 <= y < values.shape[0] and 0 <= x < values.shape[1]):
-        raise InvalidValueError(
-            f"'{name}' has {values.shape[0]} x {values.shape[1]} pixels, and none at ({y}, {x}).",
-            code="argument.invalid-value",
-        )
-    value: complex | float = values[y, x].item()
-    return value
-
-
-def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
-    if taken.lines is not None and name.endswith((" xz", " yz")) and name[:-3] in request.panes:
-        values = quantity_of(taken.lines.cuts()[name.endswith("yz")], name[:-3])
-        return values.T if name.endswith("yz") else values
-    if name in request.panes:
-        object = taken.object.cpu().numpy()
-        if name == "amplitude":
-            return np.abs(object)
-        return phase_of(object, request.flat) if name == "phase" else object
-    probe = taken.probe.cpu().numpy()
     names = {f"probe {number + 1}": number for number in _modes(probe, request)}
     if name not in names:
         raise InvalidValueError(
             f"There is no picture '{name}'; there are {', '.join([*request.panes, *names])}.",
             code="argument.invalid-value",
         )
-    mode = probe[names[name]]
-    return np.abs(mode) if request.modes_as == "amplitude" else mode
+    check_pixel(name, (y, x), _sides(probe[0]))
+    value: complex | float = quantity_of(probe[names[name], y, x], request.modes_as).item()
+    return value
+
+
+def check_pixel(name: str, pixel: tuple[int, int], sides: tuple[int, int]) -> None:
+    """Raise ValueError if a picture of an array with these sides has no such pixel (y, x)."""
+    if not all(0 <= at < side for at, side in zip(pixel, sides, strict=True)):
+        raise InvalidValueError(
+            f"'{name}' has {sides[0]} x {sides[1]} pixels, and none at {pixel}.", code="argument.invalid-value"
+        )
+
+
+def _reduced(taken: Taken, size: int) -> tuple[Array, tuple[int, int]]:
+    """Return what was taken with at most `size` pixels a side, and the blocks (y, x) of which they are means."""
+    object = taken.object.cpu().numpy()
+    reduction = taken.reduction
+    if reduction == 1 and object.size:
+        reduction = images.reduction_for(object.shape, size)
+        object = images.reduce_by(object, reduction)
+    height, width = (max(1, min(reduction, side.stop - side.start)) for side in taken.area)
+    return object, (height, width)
+
+
+def _centres(area: Area, blocks: tuple[int, int]) -> tuple[Array, Array]:
+    """Return the centres (y,) and (x,) of the blocks of an area [pixels of the object]."""
+    y, x = (
+        side.start + (block - 1) / 2 + block * np.arange((side.stop - side.start) // block)
+        for side, block in zip(area, blocks, strict=True)
+    )
+    return y, x
+
+
+def _ramp(seen: Array, area: Area, blocks: tuple[int, int]) -> PhaseRamp:
+    """Return the ramp of the phase of an area, whose means over blocks are given."""
+    down, across = images.ramp(np.ascontiguousarray(seen, np.complex64), _mean_steps, _turned_sum)
+    step_y, step_x = (
+        float(angles[1] - angles[0]) / block if len(angles) > 1 else 0.0
+        for angles, block in zip((down, across), blocks, strict=True)
+    )
+    y, x = _centres(area, blocks)
+    return PhaseRamp(float(down[0] - step_y * y[0] - step_x * x[0]), step_y, step_x)
+
+
+def _quantities(
+    seen: Array, area: Area, blocks: tuple[int, int], request: RenderRequest, ramp: PhaseRamp | None
+) -> tuple[Array | None, Array | None]:
+    """Return amplitude, and phase without the ramp, as far as the panes need them."""
+    amplitude = np.abs(seen) if {"amplitude", "complex"} & {*request.panes} else None
+    phase = None
+    if {"phase", "complex"} & {*request.panes}:
+        phase = phase_of(seen, None if ramp is None else ramp.along(*_centres(area, blocks)))
+    return amplitude, phase
+
+
+def _contrast(amplitude: Array | None, phase: Array | None, request: RenderRequest, ramp: PhaseRamp | None) -> Contrast:
+    shown = {*request.panes}
+    return Contrast(
+        amplitude=None if amplitude is None or "amplitude" not in shown else images.limits_of(amplitude, *WIDE),
+        phase=None if phase is None or "phase" not in shown else images.limits_of(phase, *WIDE),
+        largest=None if amplitude is None or "complex" not in shown else float(amplitude.max()),
+        ramp=ramp,
+    )
 
 
 def _modes(probe: Array, request: RenderRequest) -> range:
@@ -247,22 +346,28 @@ def _modes(probe: Array, request: RenderRequest) -> range:
 
 def _pane(
     name: str,
-    seen: Array,
-    sides: tuple[int, int],
-    reduction: int,
+    amplitude: Array | None,
+    phase: Array | None,
+    contrast: Contrast,
     request: RenderRequest,
+    shown: tuple[tuple[int, int], int],
     pixel: tuple[float, float] | None,
 ) -> Picture:
-    if name == "amplitude":
-        values, title, unit, colours = np.abs(seen), "object amplitude", "", "gray"
-    else:
-        values, title, unit, colours = phase_of(seen, request.flat), f"object {name}", "rad", "viridis"
+    """Return a picture of the object. shown: sides of the area [pixels], and reduction."""
+    title = f"object {name}"
     if name == "complex":
-        return _in_colours(name, title, values, np.abs(seen), request, sides, reduction, pixel)
-    limits = images.limits_of(values, *WIDE)
+        assert amplitude is not None, "the pane needs both"
+        assert phase is not None, "the pane needs both"
+        return _in_colours(name, title, phase, amplitude, request, *shown, pixel, contrast.largest)
+    if name == "amplitude":
+        values, limits, unit, colours = amplitude, contrast.amplitude, "", "gray"
+    else:
+        values, limits, unit, colours = phase, contrast.phase, "rad", "viridis"
+    assert values is not None, "the pane needs it"
+    assert limits is not None, "they are those of the pane"
     note = "without mean and ramp" if name == "phase" and request.flat else ""
     image = images.jpeg(levels_of(values, limits), request.quality)
-    return Picture(name, title, image, sides, reduction, limits, unit, pixel, colours, note, quantity=name)
+    return Picture(name, title, image, *shown, limits, unit, pixel, colours, note, quantity=name)
 
 
 def quantity_of(field: Array, pane: str) -> Array:
@@ -275,28 +380,28 @@ def quantity_of(field: Array, pane: str) -> Array:
 def _cut_panes(
     lines: CutLines,
     panes: list[Picture],
-    object: Array | None,
+    contrast: Contrast,
     request: RenderRequest,
     pixel: tuple[float, float] | None,
     area: Area,
 ) -> list[Picture]:
-    """Return pictures of the cuts, in the contrast of the panes if these show one of the slices, `object`."""
+    """Return pictures of the cuts, in the contrast of the panes if these show one of the slices."""
     assert pixel is not None, "the distance of slices requires a geometry"
-    pictures, (across, down) = list[Picture](), lines.cuts()
+    pictures, (across, down) = list[Picture](), lines.cuts(area, contrast.slice_ramps)
+    of_slice = request.slice is not None
     for pane in panes:
         cuts = quantity_of(across, pane.name), quantity_of(down, pane.name)
         together = np.abs(np.concatenate(cuts, axis=1)) if pane.name == "complex" else np.concatenate(cuts, axis=1)
-        limits = (
-            None if pane.limits is None else pane.limits if object is not None else images.limits_of(together, *WIDE)
-        )
+        limits = None if pane.limits is None else pane.limits if of_slice else images.limits_of(together, *WIDE)
+        largest = contrast.largest if of_slice else None
         pictures += cut_pictures(
             pane.name,
             *cuts,
-            at=(lines.at[0] + area[0].start, lines.at[1] + area[1].start),
+            at=lines.at,
             pixel_size=pixel,
             distance=float(lines.distance),
             limits=limits,
-            largest=float(together.max() if object is None else np.abs(object).max()),
+            largest=float(together.max()) if largest is None else largest,
             size=request.size,
             unit=pane.unit,
             colours=pane.colours,
@@ -312,7 +417,7 @@ def _mode(
     seen = images.reduce_by(mode, reduction)
     name, amplitude = f"probe {number + 1}", np.abs(seen)
     if request.modes_as == "complex":
-        return _in_colours(name, title, phase_of(seen, flat=False), amplitude, request, mode.shape, reduction, pixel)
+        return _in_colours(name, title, phase_of(seen), amplitude, request, _sides(mode), reduction, pixel)
     limits = (0.0, max(float(amplitude.max()), 1e-30))
     image = images.jpeg(levels_of(amplitude, limits), request.quality)
     return Picture(name, title, image, _sides(mode), reduction, limits, "√counts", pixel, "gray")
@@ -324,21 +429,19 @@ def _in_colours(
     phase: Array,
     amplitude: Array,
     request: RenderRequest,
-    shape: tuple[int, ...],
+    sides: tuple[int, int],
     reduction: int,
     pixel: tuple[float, float] | None,
+    largest: float | None = None,
 ) -> Picture:
-    image = images.jpeg(images.hues(phase, amplitude), request.quality)
-    sides = (shape[0], shape[1])
+    image = images.jpeg(images.hues(phase, amplitude, largest), request.quality)
     return Picture(name, title, image, sides, reduction, pixel_size=pixel)
 
 
-def phase_of(field: Array, flat: bool) -> Array:
-    """Return the phase (y, x) float32 [rad] in [-π, π]; flat: without mean and linear ramp, see `images.ramp`."""
+def phase_of(field: Array, ramp: tuple[Array, Array] | None = None) -> Array:
+    """Return the phase (y, x) float32 [rad] in [-π, π], less a ramp along y (y,) and x (x,)."""
     values = np.ascontiguousarray(field, np.complex64)
-    down, across = (np.zeros(side) for side in values.shape)
-    if flat:
-        down, across = images.ramp(values, _mean_steps, _turned_sum)
+    down, across = (np.zeros(side) for side in values.shape) if ramp is None else ramp
     phase = np.empty(values.shape, np.float32)
     image_kernels.phases(_as_reals(values), _wrapped(down), _wrapped(across), phase)
     return phase

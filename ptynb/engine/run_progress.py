@@ -128,8 +128,11 @@ def first_and_newest(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
 def take_thumbnail(model: Model, area: Area, epoch: int) -> Thumbnail:
     """Take a thumbnail of the present state; of an object in tiles on all ranks. area: the illuminated area."""
     reduction = _reduction(area[0].stop - area[0].start, area[1].stop - area[1].start)
-    own = product_of_slices(model.object.covered(0, model.part.within(area))).to(torch.complex64)
-    small = model.part.reduced(own, area, reduction).cpu().numpy().copy()
+
+    def seen(here: Area) -> Tensor:
+        return product_of_slices(model.object.covered(0, here)).to(torch.complex64)
+
+    small = model.part.reduced(seen, area, reduction).cpu().numpy().copy()
     probe, probe_reduction = _reduced(model.probe.values[0])
     corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]
     return Thumbnail(epoch, small, probe, reduction, probe_reduction, corner)

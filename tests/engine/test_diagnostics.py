@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 from pathlib import Path
@@ -15,7 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 import ptynb as pt
-from ptynb.data.images import flat_phase, levels
+from ptynb.data.engine_records import Contrast
+from ptynb.data.images import flat_phase, levels, ramp
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import diagnostics
 from ptynb.engine.loop import Loop
@@ -25,15 +25,13 @@ from ptynb.engine.rendering import (
     levels_of,
     make_pictures,
     phase_of,
-    ramp_of,
     take,
-    take_slice,
-    value_at,
 )
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
 from tests.engine import diagnostics_work
+from tests.engine.loop_reader import LoopReader
 from tests.engine.ranks import Ranks
 from tests.raising import raises
 
@@ -252,13 +250,15 @@ def test_pictures_stand_for_the_values_behind_them() -> None:
         assert np.abs(shown - values.clip(low, high)).max() < 0.15 * (high - low)
         assert picture.shape == values.shape
         assert picture.pixel_size == (1e-9, 2e-9)
-        assert value_at(taken, name, 10, 20, request) == pytest.approx(values[10, 20], abs=1e-5)
-    assert value_at(taken, "complex", 3, 2, request) == object[3, 2]
-    assert value_at(taken, "probe 2", 3, 2, request) == loop.model.probe.values[1, 3, 2].item()
+    reader = LoopReader(loop, area)
+    for name, values in (("amplitude", np.abs(object)), ("phase", flat_phase(object))):
+        assert reader.value_at(name, 10, 20, request) == pytest.approx(values[10, 20], abs=1e-5)
+    assert reader.value_at("complex", 3, 2, request) == object[3, 2]
+    assert reader.value_at("probe 2", 3, 2, request) == loop.model.probe.values[1, 3, 2].item()
     with pytest.raises(ValueError, match="no picture 'probe 3'; there are amplitude, phase, complex, probe 1, probe 2"):
-        value_at(taken, "probe 3", 0, 0, request)
+        reader.value_at("probe 3", 0, 0, request)
     with pytest.raises(ValueError, match=r"36 x 44 pixels, and none at \(36, 0\)"):
-        value_at(taken, "amplitude", 36, 0, request)
+        reader.value_at("amplitude", 36, 0, request)
 
 
 @pytest.mark.parametrize("form", ["complex", "amplitude_phase"])
@@ -279,7 +279,7 @@ def test_a_slice_is_shown_alone_or_all_as_one(form: str) -> None:
         np.testing.assert_allclose(taken.object.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert (taken.slices, taken.states) == (3, 2)
     with raises("argument.invalid-value", "slice 3", "3 slices", "2 modes"):
-        looked_at_once(loop, pt.RenderRequest(slice=3), area)
+        LoopReader(loop, area).pictures(pt.RenderRequest(slice=3))
 
 
 @pytest.mark.parametrize("form", ["complex", "amplitude_phase"])
@@ -290,15 +290,10 @@ def test_cuts_are_lines_of_all_slices_in_the_contrast_of_the_one_that_is_shown(f
         loop.step()
     area, pixel = (slice(8, 44), slice(6, 50)), (1e-7, 2e-7)
     request = pt.RenderRequest(panes=("amplitude", "phase", "complex"), slice=1, cut=(20, 30), modes=0)
-    taken = looked_at_once(loop, request, area)
-    assert taken.lines is not None
-    buffer, ramps = allocate_area(loop.model, area), []
-    for number in range(3):
-        assert take_slice(loop.model, request, number, area, buffer) >= 0
-        ramps.append(ramp_of(buffer))
-    taken = dataclasses.replace(taken, lines=dataclasses.replace(taken.lines, ramps=tuple(ramps)))
-    loop.step()  # they are copies
-    before = make_pictures(taken, request, pixel)
+    loop.pixel_size = pixel
+    reader = LoopReader(loop, area)
+    before = reader.pictures(request)
+    assert before is not None
     names = [picture.name for picture in before.pictures]
     assert names == [*request.panes, *(f"{pane} {cut}" for pane in request.panes for cut in ("xz", "yz"))]
     pictures = {picture.name: picture for picture in before.pictures}
@@ -308,18 +303,18 @@ def test_cuts_are_lines_of_all_slices_in_the_contrast_of_the_one_that_is_shown(f
     assert (pictures["phase xz"].title, pictures["phase yz"].title) == ("phase, xz at y 20", "phase, yz at x 30")
     # The slice that is shown, along the lines of its own picture.
     for pane in request.panes:
-        seen = [value_at(taken, pane, 12, x, request) for x in range(44)]
-        cut = [value_at(taken, f"{pane} xz", 1, x, request) for x in range(44)]
+        seen = [reader.value_at(pane, 12, x, request) for x in range(44)]
+        cut = [reader.value_at(f"{pane} xz", 1, x, request) for x in range(44)]
         np.testing.assert_allclose(
             np.abs(seen) if pane == "complex" else seen, np.abs(cut) if pane == "complex" else cut, atol=2e-5
         )
-        seen = [value_at(taken, pane, y, 24, request) for y in range(36)]
-        cut = [value_at(taken, f"{pane} yz", y, 1, request) for y in range(36)]
+        seen = [reader.value_at(pane, y, 24, request) for y in range(36)]
+        cut = [reader.value_at(f"{pane} yz", y, 1, request) for y in range(36)]
         np.testing.assert_allclose(
             np.abs(seen) if pane == "complex" else seen, np.abs(cut) if pane == "complex" else cut, atol=2e-5
         )
     with raises("argument.invalid-value", "36 x 3 pixels", "(36, 0)"):
-        value_at(taken, "phase yz", 36, 0, request)
+        reader.value_at("phase yz", 36, 0, request)
 
 
 def test_cuts_of_the_product_have_a_contrast_of_their_own_and_thin_objects_have_none() -> None:
@@ -329,7 +324,7 @@ def test_cuts_of_the_product_have_a_contrast_of_their_own_and_thin_objects_have_
     request = pt.RenderRequest(cut=(10**6, 0), flat=False)
     taken = looked_at_once(loop, request, (slice(8, 44), slice(6, 50)))
     assert taken.lines is not None
-    assert taken.lines.at == (35, 0)  # the nearest pixel
+    assert taken.lines.at == (43, 6)  # the nearest pixel
     pictures = {picture.name: picture for picture in make_pictures(taken, request, (1e-7, 1e-7)).pictures}
     assert pictures["phase xz"].limits == pictures["phase yz"].limits != pictures["phase"].limits
     thin = a_loop()
@@ -360,9 +355,10 @@ def test_pictures_are_as_large_as_asked_for_and_modes_as_many() -> None:
 
 def test_phases_are_those_of_numpy() -> None:
     field = np.random.default_rng(0).normal(size=(20, 30, 2)).astype(np.float32).view(np.complex64)[..., 0]
-    np.testing.assert_allclose(phase_of(field, flat=False), np.angle(field), atol=1e-6)
-    assert np.abs(np.exp(1j * phase_of(field, flat=True)) - np.exp(1j * flat_phase(field))).max() < 1e-5
-    assert np.abs(phase_of(field, flat=True)).max() <= np.float32(np.pi)
+    np.testing.assert_allclose(phase_of(field), np.angle(field), atol=1e-6)
+    flat = phase_of(field, ramp(field))
+    assert np.abs(np.exp(1j * flat) - np.exp(1j * flat_phase(field))).max() < 1e-5
+    assert np.abs(flat).max() <= np.float32(np.pi)
 
 
 def test_phases_of_axes_nothing_and_no_number() -> None:
@@ -370,7 +366,7 @@ def test_phases_of_axes_nothing_and_no_number() -> None:
     field = np.array([values], np.complex64)
     with np.errstate(invalid="ignore"):
         expected = np.angle(field)
-    np.testing.assert_allclose(phase_of(field, flat=False), expected, atol=1e-6)
+    np.testing.assert_allclose(phase_of(field), expected, atol=1e-6)
 
 
 def test_grey_levels_are_those_of_numpy() -> None:
@@ -390,6 +386,11 @@ def test_a_request_for_what_there_is_not_is_refused() -> None:
         ({"slice": -1}, "slice is -1"),
         ({"quality": 96}, "expected 1 to 95"),
         ({"cut": (3, -1)}, r"cut is \(3, -1\)"),
+        ({"region": (4, 4, 0, 8)}, r"region is \(4, 4, 0, 8\); expected \(top, bottom, left, right\)"),
+        ({"region": (0, 4, -1, 8)}, r"region is \(0, 4, -1, 8\)"),
+        ({"region": (0, 4, 8)}, r"region is \(0, 4, 8\)"),
+        ({"contrast": Contrast(amplitude=(0.0, 1.0))}, "other pictures than amplitude, phase with flat=True"),
+        ({"contrast": Contrast(phase=(0.0, 1.0)), "panes": ("phase",)}, "other pictures than phase with flat=True"),
     ]
     for wrong, words in cases:
         with pytest.raises(ValueError, match=words):

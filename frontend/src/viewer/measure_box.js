@@ -73,7 +73,10 @@ export class MeasureBox {
     if (measure === null) return;
     // One picture of several tells what was measured.
     this.text.setAttribute("aria-live", measure.picture === this.pane.name ? "polite" : "off");
-    const { grid } = this.pane; // which of a complex picture takes some time
+    const [from, to] = [measure.start, measure.stop];
+    const [y, x] = [[from[0], to[0]], [from[1], to[1]]];
+    // Which of a complex picture takes some time.
+    const { grid } = this.pane.sharpest([Math.min(...y), Math.max(...y), Math.min(...x), Math.max(...x)]);
     write(this.text, measureText(measure, grid, picture.pixel_size));
     this.text.title = measure.kind === "ruler" ? "Angle from the x axis, anticlockwise" : "";
     this.plot.replaceChildren();

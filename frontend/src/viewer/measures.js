@@ -18,9 +18,11 @@ export const TOOLS = [
 /** @type {Record<string, string>} */
 const AREAS = { rectangle: "Rectangle", ellipse: "Ellipse" };
 
+const CORNER = { y: 0, x: 0 };
+
 /** {distances [px], values}: bilinear samples along a line, a pixel of the picture apart, averaged over its width.
  * @type {(grid: Grid, from: Point, to: Point, wide: number) => Profile} */
-export function profileOf({ levels, values, width, height, reduction }, from, to, wide) {
+export function profileOf({ levels, values, width, height, reduction, corner = CORNER }, from, to, wide) {
   const [dy, dx] = [to.y - from.y, to.x - from.x];
   const pixels = Math.hypot(dy, dx);
   const count = Math.max(2, Math.ceil(pixels / reduction) + 1);
@@ -29,7 +31,7 @@ export function profileOf({ levels, values, width, height, reduction }, from, to
   const at = (row, column) => values[levels[within(row, 0, height - 1) * width + within(column, 0, width - 1)]];
   /** @type {(y: number, x: number) => number} */
   const sample = (y, x) => {
-    const [row, column] = [y / reduction - 0.5, x / reduction - 0.5];
+    const [row, column] = [(y - corner.y) / reduction - 0.5, (x - corner.x) / reduction - 0.5];
     const [top, left] = [Math.floor(row), Math.floor(column)];
     const [below, right] = [row - top, column - left];
     /** @type {(edge: number) => number} */
@@ -52,9 +54,9 @@ export function profileOf({ levels, values, width, height, reduction }, from, to
 
 /** {mean, deviation, least, most, pixels, clipped}: of the picture's pixels with their centres in the region.
  * @type {(grid: Grid, from: Point, to: Point, kind: string) => Statistics | null} */
-export function statisticsOf({ levels, values, width, height, reduction }, from, to, kind) {
-  const [top, bottom] = [from.y, to.y].sort((one, other) => one - other);
-  const [left, right] = [from.x, to.x].sort((one, other) => one - other);
+export function statisticsOf({ levels, values, width, height, reduction, corner = CORNER }, from, to, kind) {
+  const [top, bottom] = [from.y - corner.y, to.y - corner.y].sort((one, other) => one - other);
+  const [left, right] = [from.x - corner.x, to.x - corner.x].sort((one, other) => one - other);
   const [middleY, middleX, halfY, halfX] = [(top + bottom) / 2, (left + right) / 2, (bottom - top) / 2 || 1, (right - left) / 2 || 1];
   const counts = new Float64Array(256);
   const [first, last] = [Math.max(0, Math.ceil(top / reduction - 0.5)), Math.min(height - 1, Math.floor(bottom / reduction - 0.5))];

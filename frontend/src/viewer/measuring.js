@@ -64,10 +64,8 @@ export class Measuring {
   /** The line of Python of the spectrum in a pane.
    * @type {(pane: Pane) => string} */
   spectrumLineOf(pane) {
-    const { reduction } = pane.picture;
     const { part } = /** @type {Spectrum} */ (pane.spectrum);
-    const [top, left, height, width] = [part.top, part.left, part.height, part.width].map((size) => size * reduction);
-    return spectrumLine({ top, left, height, width }, pane.picture, this.board.get("expressions")[pane.name] ?? "image");
+    return spectrumLine(part, pane.picture, this.board.get("expressions")[pane.name] ?? "image");
   }
 
   /** Copies and tells the lines of all spectra.

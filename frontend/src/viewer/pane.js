@@ -4,7 +4,8 @@ import { contextOf, describe, make, write } from "../elements.js";
 import { numberText, within } from "../numbers.js";
 import { ContrastBox } from "./contrast.js";
 import { placed, scaleBarOf, toArray, WHOLE } from "./geometry.js";
-import { complexText, levelValue, narrowed, stretched } from "./levels.js";
+import { drawScaled, Layer } from "./layer.js";
+import { levelsAt, narrowed, stretched } from "./levels.js";
 import { MeasureBox } from "./measure_box.js";
 import { drawMeasure } from "./measures.js";
 import {
@@ -17,10 +18,10 @@ import {
   drawScaleBar,
   drawStrokes,
 } from "./overlay.js";
-import { NOTHING, Shading } from "./pixels.js";
+import { seenOf } from "./region.js";
 import { drawRing, drawSpectrum } from "./spectrum.js";
 
-/** @import { Aim, Beside, Board, Context, Contrast, Difference, Ends, Grid, Marks, Measure, Picture, Point, Ring, Source, Spectrum, Stroke } from "../types" */
+/** @import { Aim, Beside, Board, Context, Contrast, Difference, Ends, Marks, Measure, Picture, Point, Region, Ring, Source, Spectrum, Stroke } from "../types" */
 
 export const KEYS =
   "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
@@ -65,13 +66,12 @@ export class Pane {
     this.note = make("div", "ptynb-pane-note");
     this.figure.append(this.heads, this.stage, this.feet, this.readout, this.measures.root, this.note);
 
-    /** @type {Source} */
-    this.source = NOTHING;
-    this.shading = new Shading();
+    this.whole = new Layer();
+    /** A part of the picture with more pixels, while the user looks closer.
+     * @type {Layer | null} */
+    this.detail = null;
     this.room = { width: 0, height: 0 };
     this.view = WHOLE;
-    /** @type {Picture} */
-    this.picture = /** @type {any} */ (null); // until the first frame
     /** @type {Marks} */
     this.marks = {};
     /** @type {Stroke[]} */
@@ -112,9 +112,22 @@ export class Pane {
     this.colourTable = null;
     /** @type {Ends} */
     this.ends = [0, 1];
-    /** @type {Uint8Array | null} */
-    this.brightness = null;
+    this.detailColours = this.colours;
     this.cyclic = false;
+  }
+
+  /** Of all of the array.
+   * @returns {Picture} */
+  get picture() {
+    return this.whole.picture;
+  }
+
+  get source() {
+    return this.whole.source;
+  }
+
+  get shading() {
+    return this.whole.shading;
   }
 
   /** The ends of the picture's levels; of real pictures only. */
@@ -131,10 +144,8 @@ export class Pane {
     return this.shading.counts;
   }
 
-  /** @returns {Point} */
   get extent() {
-    const { reduction } = this.picture;
-    return { y: this.source.height * reduction, x: this.source.width * reduction };
+    return this.whole.extent;
   }
 
   get place() {
@@ -149,15 +160,9 @@ export class Pane {
    * @type {(picture: Picture, source: Source | null) => void} */
   take(picture, source) {
     const before = this.picture;
-    this.picture = picture;
+    this.whole.take(picture, source);
     this.problem = source === null ? "This picture could not be decoded." : "";
-    if (source !== null) {
-      this.source.close();
-      this.source = source;
-      this.shading.take(source);
-    }
     this.colouring = "";
-    this.brightness = null;
     this.dirty = true;
     // The overlay is drawn again only if something in it moves: each canvas that changes is painted anew.
     const laid = `${this.source.width} ${this.source.height} ${picture.reduction} ${picture.pixel_size}`;
@@ -168,9 +173,33 @@ export class Pane {
     if (this.title.title !== picture.title) this.title.title = picture.title; // of which a narrow pane shows the beginning
     write(this.note, this.problem || picture.note);
     if (!before || String(before.shape) !== String(picture.shape)) {
+      this.blur();
       const aspect = this.source.height ? this.source.width / this.source.height : 1;
       this.figure.style.setProperty("--ptynb-aspect", String(within(aspect, 0.4, 8)));
     }
+  }
+
+  /** Shows a part of the array from a corner on with more pixels.
+   * @type {(picture: Picture, source: Source, corner: Point) => void} */
+  sharpen(picture, source, corner) {
+    this.detail ??= new Layer();
+    this.detail.take(picture, source, corner);
+    this.colouring = "";
+    this.dirty = true;
+  }
+
+  /** Shows the picture alone again. */
+  blur() {
+    if (!this.detail) return;
+    this.detail.end();
+    this.detail = null;
+    this.dirty = true;
+  }
+
+  /** The layer with the most pixels that shows all of a part of the array.
+   * @type {(region: Region) => Layer} */
+  sharpest(region) {
+    return this.detail?.covers(region) ? this.detail : this.whole;
   }
 
   /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}.
@@ -182,6 +211,9 @@ export class Pane {
     if (real && key !== this.colouring) {
       if (key !== this.coloursOf || table !== this.colourTable) this.colours = stretched(table, contrast);
       [this.coloursOf, this.colourTable, this.colouring] = [key, table, key];
+      // By their values: the limits of a picture that came earlier may be others.
+      const limits = this.detail?.picture.limits;
+      if (limits) this.detailColours = stretched(table, levelsAt(limits, narrowed(this.limits, contrast)));
       this.cyclic = cyclic;
       this.dirty = true;
     }
@@ -251,7 +283,10 @@ export class Pane {
    * @type {(context: Context) => void} */
   drawStage(context) {
     if (this.spectrum) return drawSpectrum(context, this.room, this.spectrum);
-    if (this.difference) return this.drawScaled(context, this.difference.source, this.difference.extent);
+    if (this.difference) {
+      const { source, extent } = this.difference;
+      return drawScaled(context, source, placed(this.view, this.room, extent), extent, this.picture.reduction);
+    }
     this.drawPicture(context, this);
     if (!this.beside) return undefined;
     const left = this.beside.at * this.room.width;
@@ -268,32 +303,11 @@ export class Pane {
   /** Draws the picture of a pane, of this one or of one beside it, where this one would be.
    * @type {(context: Context, pane: Pane) => void} */
   drawPicture(context, pane) {
-    const { picture, source, shading, colours, extent } = pane;
-    if (!picture.limits) return this.drawScaled(context, source.image, extent);
-    // The mean of two phases at the ends of a circle is not between them: their colours are averaged.
-    if (pane.cyclic) return this.drawScaled(context, shading.wholeIn(colours), extent);
-    const { width, height } = this.room;
-    const sharp = context.getTransform().a;
-    const [wide, tall] = [Math.round(width * sharp), Math.round(height * sharp)];
-    const { scale, left, top } = placed(this.view, this.room, extent);
-    const box = { left: left * sharp, top: top * sharp, width: extent.x * scale * sharp, height: extent.y * scale * sharp };
-    const seen = shading.seenIn(colours, wide, tall, box, this.isSmooth(context, scale));
-    context.imageSmoothingEnabled = false;
-    return context.drawImage(seen, 0, 0, width, height);
-  }
-
-  /** @type {(context: Context, image: CanvasImageSource, extent: Point) => void} */
-  drawScaled(context, image, extent) {
-    const { scale, left, top } = placed(this.view, this.room, extent);
-    context.imageSmoothingEnabled = this.isSmooth(context, scale);
-    context.imageSmoothingQuality = "medium";
-    context.drawImage(image, left, top, extent.x * scale, extent.y * scale);
-  }
-
-  /** Whether pixels are blended; they stay crisp once one of them is larger than two of the screen's.
-   * @type {(context: Context, scale: number) => boolean} */
-  isSmooth(context, scale) {
-    return scale * this.picture.reduction * context.getTransform().a < 2;
+    const { whole, detail, colours, detailColours, cyclic } = pane;
+    const { room } = this;
+    const place = placed(this.view, room, pane.extent);
+    if (!detail?.covers(seenOf(place, room, pane.extent))) whole.draw(context, room, place, colours, cyclic);
+    detail?.draw(context, room, place, detailColours, cyclic);
   }
 
   /** @type {(context: Context) => void} */
@@ -326,36 +340,11 @@ export class Pane {
   /** The value of a pixel of the array as text.
    * @type {(at: Point) => string} */
   valueText(at) {
-    const { picture, source } = this;
-    // Exact values if available, as in a report, which contains the arrays.
-    if (picture.valueAt) return picture.valueAt(Math.floor(at.y), Math.floor(at.x));
-    const [row, column] = [Math.floor(at.y / picture.reduction), Math.floor(at.x / picture.reduction)];
-    if (!picture.limits) return `≈ ${complexText(this.shading.pixelsOf(column, row, 1, 1).data)}`;
-    const level = this.levels[row * source.width + column];
-    const sign = level === 0 ? "≤" : level === 255 ? "≥" : "≈";
-    const value = level === 0 ? picture.limits[0] : level === 255 ? picture.limits[1] : levelValue(level, picture.limits);
-    return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
+    return this.sharpest([at.y, at.y, at.x, at.x]).valueText(at);
   }
 
-  /** {levels, values: of a level, unit, width, height}: what is measured; of a complex picture the brightness.
-   * @returns {Grid} */
   get grid() {
-    const { picture, source } = this;
-    const { width, height } = source;
-    const size = { width, height, reduction: picture.reduction };
-    if (picture.limits) {
-      const { limits } = this;
-      const values = Float64Array.from({ length: 256 }, (_, level) => levelValue(level, limits));
-      return { ...size, levels: this.levels, values, limits, unit: picture.unit };
-    }
-    if (this.brightness === null) {
-      const { data } = this.shading.pixelsOf(0, 0, width, height);
-      this.brightness = Uint8Array.from({ length: width * height }, (_, index) => {
-        return Math.max(data[4 * index], data[4 * index + 1], data[4 * index + 2]);
-      });
-    }
-    const values = Float64Array.from({ length: 256 }, (_, level) => (100 * level) / 255);
-    return { ...size, levels: this.brightness, values, limits: [0, 100], unit: "% of the largest amplitude" };
+    return this.whole.grid;
   }
 
   /** What pictures of one kind have in common, so that one contrast suits them: the quantity, if it is known. */
@@ -374,9 +363,8 @@ export class Pane {
   /** Frees the memory of the picture and the canvases immediately. */
   end() {
     for (const canvas of [this.canvas, this.overlay, this.bar]) canvas.width = canvas.height = 0;
-    this.source.close();
-    this.source = NOTHING;
-    this.shading.end();
+    this.whole.end();
+    this.blur();
     this.spectrum = this.difference = null;
     this.figure.remove();
   }

@@ -5,7 +5,9 @@ import { lengthText, within } from "../numbers.js";
 import { toArray, toScreen } from "./geometry.js";
 import { complexOf } from "./levels.js";
 import { ACCENT, drawLabel, line } from "./overlay.js";
+import { seenOf } from "./region.js";
 
+/** @import { Layer } from "./layer.js" */
 /** @import { Context, Distance, Ends, Pane, Part, Place, Point, Ring, Size, Spectrum } from "../types" */
 
 const LARGEST = 1024;
@@ -85,14 +87,14 @@ export function visiblePart({ place, room, source, picture }) {
 }
 
 /** Real and imaginary part of the picture there, less the mean, under a Hann window, padded to a square.
- * @type {(pane: Pane, part: Part, side: number) => { real: Float32Array, imaginary: Float32Array }} */
-function windowed(pane, part, side) {
-  const grid = pane.picture?.limits ? pane.grid : null;
+ * @type {(layer: Layer, part: Part, side: number) => { real: Float32Array, imaginary: Float32Array }} */
+function windowed(layer, part, side) {
+  const grid = layer.picture.limits ? layer.grid : null;
   const [real, imaginary] = [new Float32Array(side * side), new Float32Array(side * side)];
   /** @type {(count: number) => Float32Array} */
   const hann = (count) => Float32Array.from({ length: count }, (_, index) => Math.sin((Math.PI * (index + 0.5)) / count) ** 2);
   const [down, across] = [hann(part.height), hann(part.width)];
-  const colours = grid ? [] : pane.shading.pixelsOf(part.left, part.top, part.width, part.height).data;
+  const colours = grid ? [] : layer.shading.pixelsOf(part.left, part.top, part.width, part.height).data;
   let [sumReal, sumImaginary] = [0, 0];
   for (let row = 0; row < part.height; row += 1) {
     for (let column = 0; column < part.width; column += 1) {
@@ -121,12 +123,15 @@ function windowed(pane, part, side) {
   return { real, imaginary };
 }
 
-/** {source, side, part, period: [y, x] of one pixel from the middle [array pixels]}; table: the colours.
+/** {source, side, part of the array, pixel}; table: the colours.
  * @type {(pane: Pane, table: Uint32Array, before: Spectrum | null) => Spectrum} */
 export function spectrumOf(pane, table, before) {
-  const part = visiblePart(pane);
+  const { place, room, extent } = pane;
+  const layer = pane.sharpest(seenOf(place, room, extent));
+  const { picture, corner } = layer;
+  const part = visiblePart({ place: layer.placed(place), room, source: layer.source, picture });
   const side = 2 ** Math.ceil(Math.log2(Math.max(part.height, part.width, 8)));
-  const { real, imaginary } = windowed(pane, part, side);
+  const { real, imaginary } = windowed(layer, part, side);
   transform(real, imaginary, side);
   let most = 0;
   for (let index = 0; index < real.length; index += 1) {
@@ -148,7 +153,8 @@ export function spectrumOf(pane, table, before) {
     }
   }
   context.putImageData(image, 0, 0);
-  return { source, side, part, pixel: side * pane.picture.reduction };
+  const [top, left, height, width] = [part.top, part.left, part.height, part.width].map((size) => size * picture.reduction);
+  return { source, side, part: { top: top + corner.y, left: left + corner.x, height, width }, pixel: side * picture.reduction };
 }
 
 /** Where the spectrum is in its pane: {scale, left, top}, in screen pixels per pixel of the spectrum.

@@ -11,16 +11,19 @@ import { Measuring } from "./measuring.js";
 import { Pairing } from "./pair.js";
 import { Pane } from "./pane.js";
 import { decoded } from "./pixels.js";
+import { seenOf, wantedRegion } from "./region.js";
 import { figureOf, offerFile, seenIn, titleOf } from "./saving.js";
 import { makeToolbar } from "./toolbar.js";
 
-/** @import { Aim, Frame, Model, Point, Render, Size, Source, Stroke, View } from "../types" */
+/** @import { Aim, Detail, Frame, Model, Point, Region, Render, Size, Source, Stroke, View } from "../types" */
 
 const SYNC_MS = 100;
 /** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
  * each message to it, which takes a page longer than a picture does. */
 const AHEAD_MS = 800;
 const MOST_AHEAD = 8;
+/** How long a zoom or a move rests before a sharper picture is asked for. */
+const REST_MS = 150;
 /** Height of what stands around a picture in full screen. */
 const AROUND = 84;
 
@@ -51,8 +54,17 @@ export class Board {
     this.waiting = null;
     /** @type {number | null} */
     this.animation = null;
+    /** The newest pictures of a part, until they are drawn.
+     * @type {{ detail: Detail, bitmaps: (Source | null)[] } | null} */
+    this.sharper = null;
     /** @type {number | null} */
     this.timer = null;
+    /** The part that is asked for with more pixels, and when it will be.
+     * @type {Region | []} */
+    this.region = [];
+    /** @type {number | undefined} */
+    this.resting = undefined;
+    this.sharpened = -1;
     /** @type {Map<string, unknown>} */
     this.unsent = new Map();
     this.taken = -1;
@@ -90,7 +102,7 @@ export class Board {
   /** Registers listeners for the kernel, and applies its current state; returns what ends the listeners. */
   follow() {
     const end = listening(this.model, {
-      "change:frame": () => this.take(),
+      "change:frame change:detail": () => this.take(),
       "change:tables change:colours change:percentiles change:limits": () => this.recolour(),
       "change:view": () => this.viewed(),
       "change:points change:moves change:chosen change:labels": () => this.marked(),
@@ -144,23 +156,39 @@ export class Board {
   async take() {
     if (this.decoding) return;
     this.decoding = true;
-    while (!this.gone && this.get("frame").number !== this.taken) {
+    while (!this.gone && (this.get("frame").number !== this.taken || this.newest.number !== this.sharpened)) {
       /** @type {Frame} */
       const frame = this.get("frame");
-      this.taken = frame.number;
-      const bitmaps = await Promise.all(frame.pictures.map(decoded));
-      this.drop();
-      this.waiting = { frame, bitmaps };
+      const detail = this.newest;
+      const [fresh, sharper] = [frame.number !== this.taken, detail.number !== this.sharpened];
+      [this.taken, this.sharpened] = [frame.number, detail.number];
+      const decode = (/** @type {Frame | Detail} */ of, /** @type {boolean} */ wanted) => Promise.all(wanted ? of.pictures.map(decoded) : []);
+      const [whole, parts] = await Promise.all([decode(frame, fresh), decode(detail, sharper)]);
+      this.drop(fresh, sharper);
+      if (fresh) this.waiting = { frame, bitmaps: whole };
+      if (sharper) this.sharper = { detail, bitmaps: parts };
       if (this.gone) this.drop();
       else this.schedule();
     }
     this.decoding = false;
   }
 
-  /** Discards a frame that was not drawn. */
-  drop() {
-    this.waiting?.bitmaps.forEach((bitmap) => bitmap?.close());
-    this.waiting = null;
+  /** The newest pictures of a part.
+   * @returns {Detail} */
+  get newest() {
+    return this.get("detail") ?? { number: this.sharpened, pictures: [], corner: [0, 0] }; // a report has none
+  }
+
+  /** Discards a frame, and pictures of a part, that were not drawn. */
+  drop(frame = true, detail = true) {
+    if (frame) {
+      this.waiting?.bitmaps.forEach((bitmap) => bitmap?.close());
+      this.waiting = null;
+    }
+    if (detail) {
+      this.sharper?.bitmaps.forEach((bitmap) => bitmap?.close());
+      this.sharper = null;
+    }
   }
 
   schedule() {
@@ -169,11 +197,14 @@ export class Board {
       const number = this.waiting?.frame.number;
       if (this.waiting) this.change(this.waiting);
       this.waiting = null; // the panes have what was decoded
+      if (this.sharper) this.sharpen(this.sharper);
+      this.sharper = null;
       // Here, so that several changes within a frame, as of a drag, take the colours once.
       if (this.stale) this.colouring.recolour();
       this.stale = false;
       for (const pane of this.panes.values()) pane.draw();
       this.measure();
+      this.lookCloser();
       if (number !== undefined) this.confirm(number);
     });
   }
@@ -189,6 +220,46 @@ export class Board {
     this.measuring.follow();
     if (this.get("spectrum")) this.measuring.transform();
     for (const pane of this.panes.values()) if (pane.pointer || pane.cross || pane.ghost) this.cursors.tell(pane);
+  }
+
+  /** Draws pictures of a part over those of all, unless nobody looks closer any more.
+   * @type {(sharper: { detail: Detail, bitmaps: (Source | null)[] }) => void} */
+  sharpen({ detail, bitmaps }) {
+    const [y, x] = detail.corner;
+    const blurred = new Map(this.panes);
+    detail.pictures.forEach((picture, index) => {
+      const [pane, source] = [this.panes.get(picture.name), bitmaps[index]];
+      if (!source || !pane?.picture || !this.region.length) return source?.close();
+      pane.sharpen(picture, source, { y, x });
+      return blurred.delete(picture.name);
+    });
+    for (const pane of blurred.values()) pane.blur();
+    this.colouring.recolour();
+    this.measuring.follow();
+    if (this.get("spectrum")) this.measuring.transform();
+  }
+
+  /** Asks for a part with more pixels where one of a picture is larger than one of the screen, once the user rests. */
+  lookCloser() {
+    if (!this.get("sharpens")) return;
+    const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
+    /** @type {(pane: Pane, reduction: number) => boolean} */
+    const coarse = (pane, reduction) => reduction > 1 && pane.place.scale * reduction * (window.devicePixelRatio || 1) > 1;
+    const close = panes.filter((pane) => coarse(pane, pane.picture.reduction));
+    const seen = close.map((pane) => seenOf(pane.place, pane.room, pane.extent));
+    const sharp = close.every(({ detail }, index) => detail?.covers(seen[index]) && !coarse(close[index], detail.picture.reduction));
+    const region = wantedRegion(seen, close[0]?.extent, this.region, sharp);
+    if (String(region) === String(this.region)) return;
+    this.region = region;
+    if (!region.length) {
+      for (const pane of this.panes.values()) pane.blur();
+      this.schedule();
+    }
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => {
+      this.says("region", this.region);
+      this.send();
+    }, REST_MS);
   }
 
   /** Sends the required resolution of pictures, only if it changed on this page: other pages may differ. */
@@ -475,6 +546,7 @@ export class Board {
     document.removeEventListener("fullscreenchange", this.layoutAgain);
     window.removeEventListener("resize", this.layoutAgain);
     if (this.timer !== null) this.send();
+    clearTimeout(this.resting);
     this.cursors.end();
     this.measuring.end();
     this.pairing.end();

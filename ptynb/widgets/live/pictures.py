@@ -15,6 +15,7 @@ import traitlets
 from ptynb.analysis.array_lines import field_line, field_of, quantity_lines, quantity_of
 from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, Picture, Pictures, RenderRequest
+from ptynb.data.images import reduction_for
 from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.live.cuts import Cuts
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
@@ -71,6 +72,11 @@ class LivePictures(Element):
         self._refinement: PositionRefinement | None = None
         self._seen: tuple[RenderRequest, tuple[int, int]] | None = None
         """Request of the object's pictures that are shown, and their shape."""
+        self._overview: tuple[RenderRequest, Pictures] | None = None
+        """The pictures that are shown, of which a region may be shown with more pixels."""
+        self._sharpened: tuple[tuple[int, ...], int] = (), 1
+        """The region that users look at, and what pages resolve of it, that was shown last."""
+        self._coarse = 1
         self._ring: int | None = None
         self._marked: object = None
         self._shown: Shown | None = None
@@ -78,13 +84,15 @@ class LivePictures(Element):
         self._probe_at = float("-inf")
         quick = partial(Viewer, height=PROBE_HEIGHT, value_at=self._value_at, tools=False, confirms=False)
         super().__init__(
-            object_pictures=Viewer(height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of),
+            object_pictures=Viewer(
+                height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of, sharpens=True
+            ),
             probe_pictures=quick(),
             cut_pictures=quick(linked=False),
             **traits,
         )
         self._cuts = Cuts(self)
-        self.object_pictures.observe(lambda _: self.update_soon(), "coarse")
+        self.object_pictures.observe(lambda _: self.update_soon(), ["coarse", "region"])
         self.object_pictures.observe(self._share_colours, ["colours", "linked_colours"])
 
     def update_soon(self) -> None:
@@ -121,9 +129,14 @@ class LivePictures(Element):
         )
 
     def _fine_enough(self) -> int:
-        """Return the longest side of pictures [pixels]: no more than the screen resolves, which increases with zoom."""
-        coarse = self.object_pictures.coarse
-        return self._size if coarse == 1 or not self._longest else min(self._size, -(-self._longest // coarse))
+        """Return the longest side of pictures [pixels]: no more than the screen resolves.
+
+        It increases with zoom, unless a region is then shown with more pixels, as all of a large object never is.
+        """
+        viewer = self.object_pictures
+        if viewer.view["scale"] <= 1 or self._longest <= self._size:
+            self._coarse = viewer.coarse
+        return min(self._size, -(-self._longest // self._coarse)) if self._coarse > 1 and self._longest else self._size
 
     def needs_pictures(self, epoch: int, update: int) -> bool:
         """Return whether a frame of this epoch and update would differ from what is shown."""
@@ -148,10 +161,48 @@ class LivePictures(Element):
         if shown == self._shown:
             return 0.0
         panes = [one for one in pictures.pictures if one.name in PANES]
-        self.object_pictures.show(panes, **facts)
+        self._overview = request, pictures
+        detail = self._detail()
+        with self.object_pictures.hold_sync():  # a page shows both at once
+            self.object_pictures.show(panes, **facts)
+            self._show_detail(detail)
         self._shown = shown
         self._take_facts(request, pictures, panes)
-        return REST * pictures.cost
+        return REST * (pictures.cost + (0.0 if detail is None else detail.cost))
+
+    def sharpen(self) -> None:
+        """Show the region that users look at with more pixels, if it is another one than before."""
+        looked_at = tuple(self.object_pictures.region), self.object_pictures.coarse
+        if looked_at == self._sharpened or self._shown is None:
+            return
+        if self._shown[2:] == (self.request, moment_of(self._recon)):  # else new pictures come, with their detail
+            self._show_detail(self._detail())
+
+    def _detail(self) -> Pictures | None:
+        """Request pictures of the region that users look at; None: those of all have enough pixels."""
+        viewer, found = self.object_pictures, self._overview
+        self._sharpened = tuple(viewer.region), viewer.coarse
+        panes = [] if found is None else [one for one in found[1].pictures if one.name in PANES]
+        if found is None or not viewer.region or not panes:
+            return None
+        (request, overview), (height, width) = found, panes[0].shape
+        top, bottom, left, right = viewer.region
+        sides = min(bottom, height) - top, min(right, width) - left
+        size = min(self._size, -(-max(sides) // viewer.coarse))
+        if min(sides) < 1 or reduction_for(sides, size) >= panes[0].reduction:
+            return None
+        y, x = overview.corner
+        region = y + top, y + top + sides[0], x + left, x + left + sides[1]
+        return self._recon.pictures(
+            replace(request, region=region, size=size, contrast=overview.contrast, modes=0, cut=None)
+        )
+
+    def _show_detail(self, detail: Pictures | None) -> None:
+        if detail is None or self._overview is None:
+            self.object_pictures.show_detail([], (0, 0))
+            return
+        y, x = (first - corner for first, corner in zip(detail.corner, self._overview[1].corner, strict=True))
+        self.object_pictures.show_detail(detail.pictures, (y, x))
 
     def _take_facts(self, request: RenderRequest, pictures: Pictures, panes: list[Picture]) -> None:
         """Follow what pictures of the object say about it."""
@@ -195,7 +246,10 @@ class LivePictures(Element):
         return time.monotonic() - self._probe_at >= PROBE_SECONDS
 
     def _value_at(self, name: str, y: int, x: int) -> str:
-        return value_text(name, self._recon.value_at(name, y, x, self.request))
+        request = self.request
+        if self._overview is not None and self._overview[0] == request:
+            request = replace(request, contrast=self._overview[1].contrast)
+        return value_text(name, self._recon.value_at(name, y, x, request))
 
     # Positions
 

@@ -50,7 +50,8 @@ class Viewer(Element):
     then make figures for papers of what a pane shows, in the working folder.
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
     short text; without it the value is read from the grey level, to about 1/255 of the range.
-    confirms: whether pages confirm frames; otherwise the caller controls the pace.
+    confirms: whether pages confirm frames; otherwise the caller controls the pace. sharpens: whether the caller sends
+    pictures of `region` with more pixels, `show_detail`, which are drawn over those of a frame.
 
     The wheel zooms a pane that has the focus (after a click), or any pane with Ctrl; otherwise it scrolls the page.
 
@@ -78,7 +79,8 @@ class Viewer(Element):
 
     shown, granted, set by the page: number of the newest frame that is drawn, and of the last one that may be sent.
     coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
-    pictures may be reduced by it without a visible loss.
+    pictures may be reduced by it without a visible loss. region, set by the page: where users look closer than the
+    pixels of reduced pictures, [top, bottom, left, right] in array pixels, a margin around what is seen; []: nowhere.
     """
 
     component = "viewer"
@@ -86,10 +88,15 @@ class Viewer(Element):
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(
         sync=True, transient=True
     )
+    detail: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "corner": [0, 0]}).tag(
+        sync=True, transient=True
+    )
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
     granted = traitlets.Int(0).tag(sync=True, echo_update=False)
     confirms = traitlets.Bool(True).tag(sync=True)
     coarse = traitlets.Int(1, min=1).tag(sync=True)
+    sharpens = traitlets.Bool(False).tag(sync=True)
+    region: traitlets.List[int] = traitlets.List(traitlets.Int(min=0)).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     cyclic: traitlets.List[str] = traitlets.List(list(CYCLIC)).tag(sync=True)
 
@@ -143,12 +150,20 @@ class Viewer(Element):
         value_at: ValueAt | None = None,
         figure_of: FigureOf | None = None,
         confirms: bool = True,
+        sharpens: bool = False,
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
         self.tell: Tell | None = None
         super().__init__(
-            columns=columns, height=height, share=share, linked=linked, tools=tools, tables=tables, confirms=confirms
+            columns=columns,
+            height=height,
+            share=share,
+            linked=linked,
+            tools=tools,
+            tables=tables,
+            confirms=confirms,
+            sharpens=sharpens,
         )
         self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
         self._boards: set[str] | None = None
@@ -221,6 +236,16 @@ class Viewer(Element):
             "pictures": [_plain(picture) for picture in pictures],
         }
 
+    def show_detail(self, pictures: Sequence[Picture], corner: tuple[int, int]) -> None:
+        """Draw pictures of a part of the arrays over those of the frame with the same names; none: remove them.
+
+        corner: (y, x) of their first pixel [array pixels of the frame's pictures].
+        """
+        if not pictures and not self.detail["pictures"]:
+            return
+        number = self.detail["number"] + 1
+        self.detail = {"number": number, "pictures": [_plain(one) for one in pictures], "corner": [*corner]}
+
     def _need_tables(self, names: set[str]) -> None:
         missing = names - set(self.tables)
         if missing:
@@ -279,7 +304,7 @@ class Viewer(Element):
             kind, name = content["kind"], str(content["name"])
             if kind == "shown":
                 self._boards = (self._boards or set()) | {name}
-                self.announce("frame")
+                self.announce("frame", "detail")
             elif kind == "hidden":
                 self._boards = (self._boards or set()) - {name}
             elif kind == "click":
@@ -344,6 +369,15 @@ class Viewer(Element):
                 f"view is {proposal['value']}; it needs numbers y, x (0 to 1) and scale (1: all)."
             )
         return view
+
+    @traitlets.validate("region")
+    def _valid_region(self, proposal: Any) -> list[int]:
+        region = list(proposal["value"])
+        if region and not (len(region) == 4 and region[0] < region[1] and region[2] < region[3]):
+            raise traitlets.TraitError(
+                f"region is {region}; it needs top < bottom and left < right in array pixels, or nothing."
+            )
+        return region
 
     @traitlets.validate("percentiles")
     def _valid_percentiles(self, proposal: Any) -> list[float]:
