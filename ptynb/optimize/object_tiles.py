@@ -29,9 +29,8 @@ from torch import Tensor
 
 from ptynb.distributed.group import Group
 from ptynb.optimize.covered_region import Region, touched_blocks
-from ptynb.physics.components.builtin import Positions
+from ptynb.physics.components.builtin import ObjectPart, Positions
 from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.object_part import ObjectPart
 
 PIECE_BYTES = 2**24
 """Largest size of a message with pixels of the whole object."""

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidTypeError
-from ptynb.physics.components.builtin import Positions, Tilt
+from ptynb.physics.components.builtin import ObjectPart, Positions, Tilt
 from ptynb.physics.components.component import ModelComponent, copied_to
 from ptynb.physics.model import Model
-from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.settings import constraints as settings
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
+from ptynb.physics.components.builtin import Background, Object, ObjectPart, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
 from ptynb.physics.hotpath import (
     compiled_for,
@@ -31,7 +31,6 @@ from ptynb.physics.hotpath import (
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss, loss_of
-from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.operations import places_of, select_places
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate

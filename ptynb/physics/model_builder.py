@@ -22,6 +22,7 @@ from ptynb.physics.components.builtin import (
     Affine,
     Background,
     Object,
+    ObjectPart,
     Offset,
     Pixels,
     PointSpread,
@@ -40,7 +41,6 @@ from ptynb.physics.components.probe_aberrations import Aberrations, aberration_b
 from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
-from ptynb.physics.object_part import ObjectPart
 from ptynb.physics.propagation import angular_spectrum_kernel
 from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.preparation.combination import smallest_gap

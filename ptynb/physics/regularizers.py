@@ -11,8 +11,8 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
+from ptynb.physics.components.builtin import ObjectPart
 from ptynb.physics.components.component import Batch
-from ptynb.physics.object_part import ObjectPart
 from ptynb.settings import regularizers as settings
 
 

@@ -17,8 +17,8 @@ from ptynb.data.images import hues, jpeg, levels, reduce_by
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import state_reader
 from ptynb.engine.loop import Loop
-from ptynb.physics import object_part
-from ptynb.physics.object_part import ObjectPart
+from ptynb.physics.components import builtin
+from ptynb.physics.components.builtin import ObjectPart
 from ptynb.settings import Object, Settings, Slices
 from tests.cases import a_scan
 from tests.engine import diagnostics_work
@@ -171,7 +171,7 @@ def test_a_large_area_is_averaged_in_pieces_to_the_same_pictures(form: str, monk
         with monkeypatch.context() as small:
             small.setattr(state_reader, "COPIED", 0)
             small.setattr(state_reader, "PIECE", 700)
-            small.setattr(object_part, "BAND", 200)
+            small.setattr(builtin, "BAND", 200)
             averaged = made(reader.pictures(request))
         same_pictures(averaged, copied, 1e-5)
     copied_snapshot = reader.snapshot(15)
