@@ -279,7 +279,7 @@ class ObjectTile:
         """
         if self._group.rank:
             self.collect(own, lambda place, values: None)
-            return own
+            return own.detach().cpu().clone()
         axis = _first_axis(own)
         shape = *own.shape[:axis], *self.own.shape, *own.shape[axis + 2 :]
         whole = torch.empty(shape, dtype=own.dtype)
