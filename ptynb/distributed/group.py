@@ -334,8 +334,11 @@ class TorchGroup(Group):
         return work
 
     def start_exchange(self, sent: Mapping[int, Tensor], received: Mapping[int, Tensor]) -> Callable[[], None]:
-        messages = [dist.P2POp(dist.isend, self._keep(one), rank) for rank, one in sent.items()]
-        messages += [dist.P2POp(dist.irecv, self._keep(one), rank) for rank, one in received.items()]
+        by_host = self._nccl is None  # gloo sends and receives memory of the host only
+        coming = {rank: one.cpu() if by_host else one for rank, one in received.items()}
+        leaving = {rank: one.cpu() if by_host else one for rank, one in sent.items()}
+        messages = [dist.P2POp(dist.isend, self._keep(one), rank) for rank, one in leaving.items()]
+        messages += [dist.P2POp(dist.irecv, self._keep(one), rank) for rank, one in coming.items()]
         # NCCL returns one work for all of them.
         works = dist.batch_isend_irecv(messages) if messages else []
         for work, message in zip(works, messages, strict=False):
@@ -345,6 +348,9 @@ class TorchGroup(Group):
             with self._timeout.waiting():
                 for work in works:
                     work.wait()
+            for rank, one in received.items():
+                if coming[rank] is not one:
+                    one.copy_(coming[rank])
 
         return wait
 

@@ -146,6 +146,8 @@ class Loop:
         self._poisson_below = poisson_below(scan.geometry)
         loss = self._make_loss(settings)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
+        if self.tile is not None:
+            _check_reach(self._custom_constraints)
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
         positions = self.model.components["positions"]
@@ -262,9 +264,9 @@ class Loop:
             part=None if self.tile is None else self.tile.own,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        tiles = set() if self.tile is None else {*model.object.parameters()}
+        of_tile = [] if self.tile is None else [*model.object.parameters()]
         for tensor in (*model.parameters(), *model.buffers()):
-            if tensor not in tiles:
+            if not _among(of_tile, tensor):
                 self.group.broadcast(tensor.data)
         return model
 
@@ -312,10 +314,9 @@ class Loop:
                     constraint.impose(self.model)
                 else:
                     impose(constraint, self.model)
-                    if (
-                        self.tile is not None
-                    ):  # also where pixels are independent: vectors and their rest round differently
-                        self.tile.refresh(*self.model.object.parameters())
+                if self.tile is not None:
+                    # Also where pixels are independent: a loop over vectors rounds its rest differently.
+                    self.tile.refresh(*self.model.object.parameters())
 
     @property
     def scheduled(self) -> int:
@@ -353,12 +354,11 @@ class Loop:
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, used / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
-        objects = [] if self.tile is None else [*self.model.object.parameters()]
-        checksum, finite = _checksum(
-            [one for one in self.model.parameters() if all(one is not other for other in objects)]
-        )
+        of_tile = [] if self.tile is None else [*self.model.object.parameters()]
+        checksum, finite = _checksum([one for one in self.model.parameters() if not _among(of_tile, one)])
         if self.tile is not None:
-            finite = finite and _checksum(objects)[1]
+            finite_tiles = self.group.sum(torch.tensor([float(_checksum(of_tile)[1])]))
+            finite = finite and float(finite_tiles) == self.group.world
         if not (math.isfinite(loss) and finite):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update is not finite: the learning rates "
@@ -366,7 +366,7 @@ class Loop:
                 "checkpoint and lower them there."
             )
         self._check_windows()
-        if not self.group.all_equal(checksum) or (self.tile is not None and not self.tile.equal(*objects)):
+        if not self.group.all_equal(checksum) or (self.tile is not None and not self.tile.equal(*of_tile)):
             raise ReconstructionError(
                 f"After epoch {self.epoch} the engines hold different parameters, by a bug of ptynb or a fault of the "
                 "hardware; do not use the result.",
@@ -827,6 +827,24 @@ def _environment(group: Group) -> dict[str, str]:
     versions = {name: version(name) for name in ("ptynb", "torch", "numpy", "h5py")}
     engines = {"engines": str(group.world), "backend": group.backend, "device": str(group.device)}
     return {**versions, "python": platform.python_version(), **engines, "threads": str(count())}
+
+
+def _check_reach(constraints: Sequence[CustomConstraint]) -> None:
+    """Raise SettingsError if a user's constraint may need pixels of the object that a tile does not hold."""
+    for constraint in constraints:
+        if constraint.reach is None or constraint.reach > 1:
+            name = type(constraint).__name__
+            raise SettingsError(
+                f"object.layout is 'tiles', and the constraint {name} has reach={constraint.reach}; expected 0 or 1, "
+                "the distance of the pixels on which one depends after it. Set it in the class, or use "
+                "object.layout='whole'.",
+                code="settings.unsupported-combination",
+                fields=("object.layout",),
+            )
+
+
+def _among(tensors: Sequence[Tensor], one: Tensor) -> bool:
+    return any(one is other for other in tensors)
 
 
 def _copy(values: Tensor) -> Array:

@@ -1,8 +1,8 @@
 """The part of the object that windows cover, in whole blocks, and its packing into messages for other engines.
 
 The bounding box of a batch that is spread over the scan is the whole object, its blocks are not: 16 windows of
-256 x 256 in 4096 x 4096 pixels touch a tenth of them. For neighbouring windows the blocks are nearly the bounding box. Therefore
-bounding boxes are not used at all.
+256 x 256 in 4096 x 4096 pixels touch a tenth of them. For neighbouring windows the blocks are nearly the bounding box.
+Therefore bounding boxes are not used at all.
 
 On a GPU the host must not wait for positions that move. Optimisers of rows move a position only in the update of its
 pattern, once an epoch; what moves all positions together, moves them by a bounded distance in an update of Adam. So

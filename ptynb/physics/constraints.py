@@ -36,9 +36,13 @@ class CustomConstraint(ABC):
     ----------
     after : {"epoch", "update"}
         When the constraint is applied.
+    reach : int or None
+        Distance of the pixels of the object on which one depends afterwards: 0 if each pixel is changed by itself, or
+        only other parameters are. None: it may depend on all; with an object in tiles it has to be 0 or 1.
     """
 
     after: Literal["epoch", "update"] = "epoch"
+    reach: int | None = None
 
     def due(self, epoch: int) -> bool:
         """Return whether the constraint is applied in an epoch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Any
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, plan_for, usable_cores
 from ptynb.data.scan import Scan
+from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
-from ptynb.planning.memory import Workload, check_room, lacks, room_for
+from ptynb.planning.memory import IN_TILES, Workload, check_room, lacks, room_for
 from ptynb.planning.performance import Cost, Measured, cost_of, measure, running
 from ptynb.settings import GLOBAL_STEPS, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
@@ -20,11 +22,18 @@ from ptynb.text import counted
 
 WORTH = 1.05
 """Factor of speed from which more engines or another exchange are advised."""
+UNEQUAL = 1.5
+"""Factor between the times of engines from which they are called unequal: others' load alone makes 1.2."""
+WAYS = {
+    "dense": "that exchange the whole object",
+    "sparse": "that exchange touched blocks",
+    "tiles": "with the object in tiles, from cells",
+}
 
 
 @dataclass(frozen=True)
 class Option:
-    """A number of engines with an exchange (`gradient_sync`), and its cost."""
+    """A number of engines with an exchange (`gradient_sync`, or "tiles"), and its cost."""
 
     engines: int
     exchange: str
@@ -35,8 +44,7 @@ class Option:
         """Return for example '4 engines that exchange touched blocks'."""
         if self.engines == 1:
             return "1 engine"
-        what = "touched blocks" if self.exchange == "sparse" else "the whole object"
-        return f"{self.engines} engines that exchange {what}"
+        return f"{self.engines} engines {WAYS[self.exchange]}"
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,10 @@ class Advice(Tabular):
 
     @property
     def best(self) -> Option:
-        """The fastest option, or a simpler one within the factor `WORTH`: that with the fewest engines."""
+        """The fastest option, or a simpler one within the factor `WORTH`: of fewer engines, with the whole object."""
         fastest = min(option.cost.epoch for option in self.options)
         near = [option for option in self.options if option.cost.epoch <= WORTH * fastest]
-        return min(near, key=lambda option: (option.engines, option.cost.epoch))
+        return min(near, key=lambda option: (option.engines, option.exchange == "tiles", option.cost.epoch))
 
     @property
     def sentence(self) -> str:
@@ -83,6 +91,10 @@ class Advice(Tabular):
         if slower:
             other = min(slower, key=lambda option: option.cost.epoch)
             text += f"; {counted(other.engines, 'engine')} would take {duration(other.cost.epoch)}"
+        if (unequal := self.measured[best.engines].unequal) > UNEQUAL:
+            text += (
+                f". The slowest engine, for which each update waits, takes {unequal:.2g} times as long as the fastest"
+            )
         return f"{text}."
 
     def table(self) -> Table:
@@ -183,9 +195,15 @@ def counts_to(most: int) -> list[int]:
 
 def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured]) -> tuple[Option, ...]:
     """Return every number of engines with every exchange that the settings allow."""
-    ways = ["dense"] if settings.optimiser in GLOBAL_STEPS else ["dense", "sparse"]
+    ways = dict[str, Settings]()
+    if settings.object.layout == "whole":
+        for way in ("dense",) if settings.optimiser in GLOBAL_STEPS else ("dense", "sparse"):
+            ways[way] = settings.replace(gradient_sync=way)
+    with contextlib.suppress(SettingsError):  # another setting needs the whole object
+        if scan.acquisition is None:
+            ways["tiles"] = settings.replace(**IN_TILES)
     return tuple(
-        Option(count, way, cost_of(scan, settings.replace(gradient_sync=way), count, found))
+        Option(count, way, cost_of(scan, own, count, found))
         for count, found in sorted(measured.items())
-        for way in (ways if count > 1 else ways[:1])
+        for way, own in list(ways.items())[: None if count > 1 else 1]
     )

@@ -85,6 +85,9 @@ MOST_ENGINES = 64
 
 Where = Literal["device", "host"]
 
+IN_TILES: dict[str, Any] = {"object": {"layout": "tiles"}, "batch_sampling": "cells"}
+"""Changes of settings with which each engine holds a tile of the object."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -554,6 +557,10 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
         for count in range(engines + 1, MOST_ENGINES + 1):
             if can_share(scan, settings, count):
                 yield count, {}, f"use {count} engines, each on its own GPU"
+        divisible = settings.object.layout == "whole" and scan.acquisition is None
+        for count in range(max(2, engines), MOST_ENGINES + 1) if divisible else ():
+            more = f"use {count} engines, each on its own GPU, and " if count > engines else ""
+            yield count, IN_TILES, f"{more}divide the object over them: object.layout='tiles', batch_sampling='cells'"
     else:
         for count in range(engines - 1, 0, -1):
             yield count, {}, f"use fewer engines, each of which stores the object: {count}"

@@ -10,6 +10,7 @@ computing is not considered.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.covered_region import Region, saves_enough, touched_blocks
-from ptynb.optimize.sampler import planned_order
+from ptynb.optimize.object_tiles import TileLayout
+from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
 from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
@@ -79,10 +81,15 @@ class Interconnect:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements with a number of engines at the same time. link: None for one engine."""
+    """Measurements with a number of engines at the same time.
+
+    compute: of the slowest engine, for which each update waits. link: None for one engine. unequal: time of an update
+    of the slowest engine, divided by that of the fastest.
+    """
 
     compute: Compute
     link: Interconnect | None
+    unequal: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,11 @@ def patterns_per_update(scan: Scan, settings: Settings, engines: int) -> float:
 def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
     """Return the mean size of an exchange in an epoch [bytes], of gradients or sums of the algorithm."""
     rows, columns = object_frame(scan, settings).shape
-    plane = rows * columns * touched_part(scan, settings, engines)
+    layout = layout_of(scan, settings, engines)
+    if layout is None:
+        plane = rows * columns * touched_part(scan, settings, engines)
+    else:  # as many pixels as in an all-reduce that sends as much
+        plane = _sent_pixels(scan, settings, layout) / wire_bytes(1, engines)
     window = float(np.prod(model_window(scan, settings)))
     object, probe = 2.0 * plane * settings.slices.count * settings.object.modes, 2.0 * window * settings.probe.modes
     numbers = object + probe
@@ -132,6 +143,21 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
         numbers += plane * settings.slices.count  # step lengths
         numbers += 2 * window * (settings.opr.modes + (settings.background.learning_rate > 0))
     return numbers * (8 if settings.precision == "double" else 4)
+
+
+def _sent_pixels(scan: Scan, settings: Settings, layout: TileLayout) -> float:
+    """Return the mean number of pixels of a plane that an engine sends to others in an update."""
+    engines = len(layout.held)
+    halos = [(rank, area) for rank in range(engines) for area in layout.overlaps(rank).values()]
+    if settings.regularizers:  # their gradients are everywhere
+        return sum(math.prod(area.shape) for _, area in halos) / engines
+    margin = 1 + (layout.margin if settings.positions.learning_rate > 0 else 0)
+    found = list[int]()
+    for batch in planned_order(scan, settings, engines).epoch(1)[:, :UPDATES_LOOKED_AT].T:
+        members = batch[batch >= 0]
+        sent = [layout.covered(area, members[layout.owner[members] == rank], margin) for rank, area in halos]
+        found.append(sum(math.prod(one.shape) for areas in sent for one in areas))
+    return float(np.mean(found)) / engines
 
 
 def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
@@ -180,9 +206,9 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     shape = object_frame(scan, settings).shape
     arguments = [(part, shape, settings, max(1, round(patterns)), needed, engine.device, threads) for engine in plan]
     answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
-    # The slowest engine determines the time.
-    slowest = max((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
-    return Measured(slowest, _measure_link(cluster, count) if count > 1 else None)
+    found = sorted((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
+    unequal = found[-1].seconds(patterns) / found[0].seconds(patterns)
+    return Measured(found[-1], _measure_link(cluster, count) if count > 1 else None, unequal)
 
 
 def _pattern_bytes(scan: Scan, settings: Settings, on_gpu: bool) -> float:

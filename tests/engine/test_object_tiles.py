@@ -18,6 +18,9 @@ from tests.engine.reference_model import difference
 
 OTHER_WORLDS = pytest.mark.system("worlds")
 DEFAULT = ("plain", "everything", "lsqml, everything")
+UPDATES = 20
+MOST = 1e-11
+"""Largest relative difference in double precision; 2e-12 was measured for "two losses", 3e-13 for all others."""
 IN_TILES = [
     *CASES,
     *(name for name, (_, settings, _) in ALGORITHMS.items() if settings.optimiser not in WHOLE_PASSES),
@@ -28,27 +31,26 @@ IN_TILES = [
     ("case", "world"),
     [
         pytest.param(case, world, marks=() if world == 3 and case in DEFAULT else OTHER_WORLDS)
-        for case, world in product(IN_TILES, (3, 2))
+        for case, world in product(IN_TILES, (2, 3))
     ],
 )
 def test_an_object_in_tiles_is_the_whole_one(ranks: Ranks, case: str, world: int) -> None:
     if case in CASES:
         kind, settings, _ = CASES[case]
-        settings, updates, most = as_sgd(settings), 10, 1e-9
+        settings = as_sgd(settings)
     else:
-        kind, settings, updates = ALGORITHMS[case]
-        settings, most = settings.replace(precision="double"), 1e-6 if "everything" in case else 1e-9
-    scan, settings = a_scan(kind=kind), settings.replace(batch_sampling="cells")
-    alone = ranks.run(1, work.train, scan, settings, updates)[0]
-    answers = ranks.run(world, work.train, scan, settings.replace(object={"layout": "tiles"}), updates)
+        kind, settings, _ = ALGORITHMS[case]
+    scan, settings = a_scan(kind=kind), settings.replace(batch_sampling="cells", precision="double")
+    alone = ranks.run(1, work.train, scan, settings, UPDATES)[0]
+    answers = ranks.run(world, work.train, scan, settings.replace(object={"layout": "tiles"}), UPDATES)
     names = {name for name in alone if isinstance(alone[name], np.ndarray)}
     for rank, answer in enumerate(answers):
         for name in names - ({"object"} if rank else set()):
-            assert difference(alone[name], answer[name]) < most, name
-        assert answer["losses"] == pytest.approx(alone["losses"], rel=min(most, 1e-7))
+            assert difference(alone[name], answer[name]) < MOST, name
+        assert answer["losses"] == pytest.approx(alone["losses"], rel=MOST)
         for own, others in zip(alone["changes"], answer["changes"], strict=True):
-            assert others == pytest.approx(own, rel=max(1e3 * most, 1e-6))
-        assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=most)
+            assert others == pytest.approx(own, rel=1e-6)
+        assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=MOST)
 
 
 def composed(answers: list[dict[str, Any]], name: str) -> np.ndarray[Any, Any]:
@@ -113,6 +115,13 @@ def test_single_precision_has_no_seams(ranks: Ranks) -> None:
             seam[top:bottom, column - 8 : column + 8] = True
     strip, interior = (np.sqrt(np.mean(error[lit & where] ** 2)) for where in (seam, ~seam))
     assert strip < 1.5 * interior
+
+
+def test_all_engines_end_where_one_tile_is_not_finite(ranks: Ranks) -> None:
+    settings = Settings(batch=8, batch_sampling="cells", object={"layout": "tiles"})
+    answers = ranks.run(3, work.infinite_in_one_tile, a_scan(), settings)
+    assert len({*answers}) == 1
+    assert "its last update is not finite" in answers[0]
 
 
 def test_a_window_beyond_its_tile_ends_the_run(ranks: Ranks) -> None:

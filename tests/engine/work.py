@@ -229,6 +229,33 @@ def diverging(membership: Membership, scan: Scan, settings: Settings) -> str:
     return "nothing noticed"
 
 
+def infinite_in_one_tile(membership: Membership, scan: Scan, settings: Settings) -> str:
+    """What this rank says when a pixel that rank 1 alone holds is not finite after the last update of an epoch."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        plain = loop.after_update
+
+        def after_update(epoch_ended: bool) -> None:
+            plain(epoch_ended)
+            tile = loop.tile
+            assert tile is not None
+            if epoch_ended and group.rank == 1:
+                alone = torch.ones(tile.held.shape, dtype=torch.bool)
+                for shared in tile.overlaps.values():
+                    alone[shared.inside(tile.held)] = False
+                loop.model.object.parts.data[..., alone, :] = torch.inf
+
+        loop.after_update = after_update  # type: ignore[method-assign]
+        for _ in range(loop.updates):
+            loop.step()
+    except FloatingPointError as error:
+        return str(error)
+    finally:
+        leave(loop, group)
+    return "nothing noticed"
+
+
 def obeyed(worker: Worker, number: int) -> None:
     until(lambda: worker.status().applied >= number or worker.status().failure, 30, "a command is obeyed")
     assert worker.status().failure is None, worker.status().failure

@@ -210,14 +210,21 @@ def cluster(report: Report) -> None:
         report.left_out("cluster", "engines", "ipyparallel is not installed here")
         return
     constant = Schedule(kind="constant")
-    settings = Settings(batch=8, precision="double", positions=Positions(learning_rate=0.1), schedule=constant)
+    settings = Settings(
+        batch=8,
+        batch_sampling="cells",
+        precision="double",
+        positions=Positions(learning_rate=0.1),
+        schedule=constant,
+    )
     expected = _record_of(Problem("alone", a_scan(), settings, 10), report.device)["object"]
-    for engines in (1,) if report.device.type == "xpu" else (1, 2):
-        with report.attempt("cluster", f"{engines} engines"):
-            _drive_cluster(report, engines, settings, expected)
+    for engines, layout in ((1, "whole"), (2, "whole"), (2, "tiles"))[: 1 if report.device.type == "xpu" else 3]:
+        name = f"{engines} engines, {layout}"
+        with report.attempt("cluster", name):
+            _drive_cluster(report, name, engines, settings.replace(object={"layout": layout}), expected)
 
 
-def _drive_cluster(report: Report, engines: int, settings: Settings, expected: NDArray[Any]) -> None:
+def _drive_cluster(report: Report, name: str, engines: int, settings: Settings, expected: NDArray[Any]) -> None:
     kind: Device = report.device.type  # type: ignore[assignment]
     began = time.perf_counter()
     with pt.Cluster(engines, device=kind, engines_per_gpu=engines if report.on_gpu else 1) as started:
@@ -238,4 +245,4 @@ def _drive_cluster(report: Report, engines: int, settings: Settings, expected: N
             recon.stop()
             held = ", ".join(f"{one.device} {one.memory or 0:.3g} B" for one in recon.health())
         text = f"started in {seconds:.1f} s, differs by {off:.1e}, {looks / LOOKS_SECONDS:.0f} looks a second, {held}"
-        report.check("cluster", f"{engines} engines", off < TOLERANCE and looks > 0, text)
+        report.check("cluster", name, off < TOLERANCE and looks > 0, text)

@@ -76,10 +76,10 @@ class Notebook:
         bench.close()
         return said
 
-    def compare(self) -> dict[str, Any]:
+    def compare(self, layout: str) -> dict[str, Any]:
         """The same reconstruction by the cluster and by this process: their losses, and how far the objects differ."""
         scan = pt.simulate(patterns=24, window=32, seed=3)
-        settings = pt.Settings(batch=12, optimiser="sgd")
+        settings = pt.Settings(batch=12, batch_sampling="cells", optimiser="sgd", object={"layout": layout})
         losses, objects = [], []
         for cluster in (self._cluster, None):
             recon = pt.Reconstruction(scan, settings, cluster)

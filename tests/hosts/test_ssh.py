@@ -38,10 +38,11 @@ def cluster(notebook: Far) -> dict[str, Any]:
     return started
 
 
-def test_engines_on_two_hosts_reconstruct_as_one_engine(notebook: Far, cluster: dict[str, Any]) -> None:
+@pytest.mark.parametrize("layout", ["whole", "tiles"])
+def test_engines_on_two_hosts_reconstruct_as_one_engine(notebook: Far, cluster: dict[str, Any], layout: str) -> None:
     assert cluster["hosts"] == ["one", "two"]
     assert cluster["identities"] == ["one: CPU 0 (1 thread)", "two: CPU 0 (1 thread)"]
-    found = notebook.call("compare")
+    found = notebook.call("compare", layout)
     assert found["moved"] > 0.1
     assert found["difference"] < 1e-5 * 3
     assert found["losses"][0] == pytest.approx(found["losses"][1], rel=1e-4)

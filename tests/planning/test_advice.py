@@ -1,5 +1,6 @@
 """The advisor: what it makes of figures by hand."""
 
+import dataclasses
 import json
 
 import pytest
@@ -26,7 +27,7 @@ def test_on_a_fast_link_all_engines_are_advised_and_on_a_slow_one_none_but_the_f
     assert slow.sentence.startswith("Fastest for a scan on GPU: 1 engine, 4.7 ms an epoch; 2 engines would take")
 
 
-@pytest.mark.parametrize(("optimiser", "ways"), [("adam", 2), ("rpie", 2), ("lsqml", 1), ("dm", 1), ("lbfgs", 1)])
+@pytest.mark.parametrize(("optimiser", "ways"), [("adam", 3), ("rpie", 3), ("lsqml", 2), ("dm", 1), ("lbfgs", 1)])
 def test_exchanges_are_those_that_the_optimiser_can_make(optimiser, ways):
     options = advice(Interconnect(1e-3, 1e15), optimiser=optimiser).options
     assert len([option for option in options if option.engines == 4]) == ways
@@ -39,9 +40,27 @@ def test_compact_batches_over_a_slow_link_exchange_what_they_touch():
     assert best["sparse"].cost.epoch < best["dense"].cost.epoch
 
 
+def test_tiles_send_less_than_a_sum_of_the_whole_object():
+    found = advice(Interconnect(1e-5, 10e9))
+    best = {option.exchange: option for option in found.options if option.engines == 4}
+    assert best["tiles"].cost.wire < 0.5 * best["sparse"].cost.wire
+    assert found.best.words == "4 engines with the object in tiles, from cells"
+    of_tiles = advice(Interconnect(1e-5, 10e9), object={"layout": "tiles"}, batch_sampling="cells").options
+    assert [(option.engines, option.exchange) for option in of_tiles] == [(1, "tiles"), (2, "tiles"), (4, "tiles")]
+    assert of_tiles[-1].cost == best["tiles"].cost
+
+
+def test_engines_of_unequal_speed_are_told():
+    found = advice(Interconnect(1e-6, 1e15))
+    measured = {count: dataclasses.replace(one, unequal=2.04) for count, one in found.measured.items()}
+    text = dataclasses.replace(found, measured=measured).sentence
+    assert text.endswith(". The slowest engine, for which each update waits, takes 2 times as long as the fastest.")
+    assert "slowest" not in found.sentence
+
+
 def test_it_is_shown_and_written():
     found = advice(Interconnect(1e-6, 1e15))
-    assert found._repr_html_().count("<tr>") == 1 + len(found.options) == 6
+    assert found._repr_html_().count("<tr>") == 1 + len(found.options) == 8
     assert str(found).startswith(found.sentence)
     plain = json.loads(json.dumps(found.to_plain()))
     assert plain["best"]["engines"] == 4

@@ -5,7 +5,17 @@ import dataclasses
 import ptynb as pt
 from ptynb.cluster.accelerators import Accelerator
 from ptynb.planning import memory as rooms
-from ptynb.planning.memory import Room, Workload, lacks, memory_of, place_of_patterns, refusal, room_for, totals
+from ptynb.planning.memory import (
+    IN_TILES,
+    Room,
+    Workload,
+    lacks,
+    memory_of,
+    place_of_patterns,
+    refusal,
+    room_for,
+    totals,
+)
 from ptynb.settings import Settings
 from tests.cluster.test_devices import GPUS
 from tests.planning.peak import scan_of
@@ -93,6 +103,15 @@ def test_more_gpus_share_what_one_cannot_hold():
     scan, settings = scan_of(256, 256, 2), Settings(batch=256, optimiser="lsqml")
     room = Room(1e12, just_enough(scan, Workload(settings, 3), gpu=True).device)
     assert sentence(scan, Workload(settings, 1), room).endswith("use 3 engines, each on its own GPU.")
+
+
+def test_an_object_that_no_gpu_can_hold_is_divided_over_several():
+    scan, settings = scan_of(64, 64, 60), Settings(batch=4)
+    in_tiles = settings.replace(**IN_TILES)
+    room = Room(1e12, just_enough(scan, Workload(in_tiles, 4), gpu=True).device)
+    remedy = "divide the object over them: object.layout='tiles', batch_sampling='cells'."
+    assert sentence(scan, Workload(settings, 4), room).endswith(f"; {remedy}")
+    assert sentence(scan, Workload(settings, 2), room).endswith(f"; use 4 engines, each on its own GPU, and {remedy}")
 
 
 def test_engines_that_share_a_gpu_have_a_part_of_it_each():

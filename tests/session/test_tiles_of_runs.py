@@ -6,13 +6,16 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ptynb as pt
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
+from tests.raising import raises
 
 WHOLE = pt.Settings(
     batch=8,
@@ -111,3 +114,32 @@ def test_recovered_after_the_loss_of_an_engine(scan: Scan, tmp_path: Path) -> No
     with pt.Reconstruction(scan, WHOLE, device="cpu", checkpointing=None) as recon:
         list(recon.run(len(result.epochs)))
         assert_same(recon.result, result)
+
+
+class Bounded(pt.CustomConstraint):
+    """An amplitude of 1.01 at most."""
+
+    after = "update"
+
+    def impose(self, model: Any) -> None:
+        values = model.object.values
+        model.object.set(torch.polar(values.abs().clamp(max=1.01), values.angle()))
+
+
+class BoundedEach(Bounded):
+    reach = 0
+
+
+def test_own_constraints_say_how_far_they_reach(scan: Scan, cluster: pt.Cluster) -> None:
+    with (
+        raises("settings.unsupported-combination", "Bounded has reach=None", "expected 0 or 1"),
+        pt.Reconstruction(scan, TILES, cluster, extensions=(Bounded(),), checkpointing=None) as recon,
+    ):
+        list(recon.run(1))
+    results = []
+    for settings, place in ((WHOLE, None), (TILES, cluster)):
+        with pt.Reconstruction(scan, settings, place, extensions=(BoundedEach(),), checkpointing=None) as recon:
+            list(recon.run(2))
+            results.append(recon.result)
+    assert np.abs(results[0].object).max() <= 1.01 + 1e-9
+    assert_same(*results)
