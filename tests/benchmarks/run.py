@@ -27,7 +27,7 @@ SUBJECTS: dict[str, Callable[[Bench], list[Measured]]] = {
     "loading": loading.rows,
     "gpu": gpu.rows,
 }
-OWN_SCRIPTS = ("waiting", "clicking", "receiving")
+OWN_SCRIPTS = ("waiting", "clicking", "receiving", "tiles")
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from tests.benchmarks import cpu, problems, run
+from tests.benchmarks import cpu, problems, run, tiles
 from tests.benchmarks.harness import FOLDER, Bench, Missing, compared, table
 
 
@@ -133,3 +133,32 @@ def test_the_report_goes_between_the_marks(tmp_path: Path) -> None:
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="the report goes between them"):
         run.fill_in(page, "new")
+
+
+def test_costs_of_an_update_in_tiles_are_found_again_in_the_times_that_they_make(tmp_path: Path) -> None:
+    costs = tiles.Costs(2e-3, 1e-2, 3e-9, (4e-4, 0.0), (5e-10, 0.0), 6e-4, 7e-10)
+    side, (short, long) = 3000.0, tiles.SIZES
+
+    def alone(patterns: int, size: float) -> list[float]:
+        return [1e-3 + costs.update + costs.pattern * patterns + costs.number * 2 * size**2] * 3
+
+    found = {
+        "nothing": [1e-3] * 3,
+        "few": alone(tiles.FEW, 2 * tiles.WINDOW),
+        "many": alone(tiles.MANY, 2 * tiles.WINDOW),
+        "large": alone(tiles.FEW, side),
+        "side": [side],
+    }
+    for name, size in (("small", short), ("long", long)):
+        found[f"{name} message"] = [1e-3 + 2 * costs.message[0] + 2 * costs.byte[0] * size] * 3
+        found[f"{name} sum"] = [1e-3 + costs.reduction + costs.reduced_byte * size] * 3
+    measured = tiles.costs_of(found)
+    scan = tiles.grid_scan(tmp_path, 1200, 64)
+    load, facts = tiles.load_of(scan, pt.Settings(batch=16, **tiles.TILES), 4, 4)
+    assert load.patterns == 4
+    assert load.messages[1] == load.sent[1] == 0, "all on one host"
+    assert facts["patterns, max / mean"] == 1
+    for name, seconds in load.seconds(costs).items():
+        assert load.seconds(measured)[name] == pytest.approx(seconds, rel=1e-6), name
+    apart, _ = tiles.load_of(scan, pt.Settings(batch=16, **tiles.TILES), 4, 1)
+    assert apart.sent == (0, load.sent[0])
