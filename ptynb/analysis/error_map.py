@@ -15,7 +15,9 @@ SMOOTHING = 4.0
 """Averages over about 4π 4² = 200 pixels: the estimate then has a statistical error of some per cent."""
 
 
-def error_map(first: Result, second: Result, *, smoothing: float = SMOOTHING) -> ErrorMap:
+def error_map(
+    first: Result, second: Result, *, smoothing: float = SMOOTHING, area: tuple[slice, slice] | None = None
+) -> ErrorMap:
     """Estimate the standard error of an object at each pixel from two results of halves of its scan.
 
     The second object is registered to the first by a shift of fractions of a pixel, a complex factor and a phase ramp,
@@ -34,11 +36,14 @@ def error_map(first: Result, second: Result, *, smoothing: float = SMOOTHING) ->
         Result of the other half.
     smoothing : float
         Standard deviation of the Gaussian weights of the local average [object pixels]; at least 1.
+    area : (slice, slice), optional
+        Part (y, x) that is mapped, in the coordinates of the scan [object pixels], as `ErrorMap.origin`; by default the
+        common illuminated area. All of 8192 x 8192 pixels takes tens of gigabytes.
 
     Returns
     -------
     ErrorMap
-        The mean of both objects and its standard error over the common illuminated area.
+        The mean of both objects and its standard error over the common illuminated area, or this part of it.
 
     Raises
     ------
@@ -52,7 +57,7 @@ def error_map(first: Result, second: Result, *, smoothing: float = SMOOTHING) ->
             "expectation.",
             code="argument.invalid-value",
         )
-    together = Together({"first": first, "second": second})
+    together = Together({"first": first, "second": second}, within=area)
     registered = together.registered("second", "first")
     one, other = registered.reference, registered.aligned
     mean = (one + other) / 2

@@ -88,6 +88,9 @@ class Together:
         Results by name.
     slice : int, optional
         Slice of thick objects, from 0; by default the product of all. Thin objects have slice 0 only.
+    within : (slice, slice), optional
+        Part (y, x) to which the comparison is limited, in the coordinates of the scan [pixels of the comparison]: of
+        large objects all of the common area takes much memory.
 
     Attributes
     ----------
@@ -106,7 +109,7 @@ class Together:
         If no result is given or comparable (code "comparison.not-comparable").
     """
 
-    def __init__(self, results: Mapping[str, Result], slice: int | None = None) -> None:
+    def __init__(self, results: Mapping[str, Result], slice: int | None = None, within: Area | None = None) -> None:
         if not results:
             raise InvalidValueError("There are no results to compare; give at least one.", code="argument.missing")
         self.results, self.slice = dict(results), slice
@@ -115,7 +118,7 @@ class Together:
         self.left_out: dict[str, str] = {}
         self._registered: dict[tuple[str, str], Registered] = {}
         self._differences: dict[tuple[str, str], Difference] = {}
-        area: Area | None = None
+        area = within
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
@@ -124,7 +127,7 @@ class Together:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
                 self.placed[name] = one
-        if area is None:
+        if area is None or not self.placed:
             raise InvalidValueError(next(iter(self.left_out.values())), code="comparison.not-comparable")
         self.area = area
 

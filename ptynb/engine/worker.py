@@ -313,18 +313,16 @@ class Worker(StateReader):
             self._membership.rank, self._membership.identity, self._state, self._loop, self._vitals
         )
 
-    def result(self) -> Result | None:
+    def result(self) -> Result | FileError | None:
         """Return the result of the last `MakeResult`, on rank 0; after a failure the present state, on any rank.
 
-        Raise FileError if its object could not be written.
+        Or why its object could not be written.
         """
         loop = self._loop
         if self._state == "failed" and loop is not None and loop.tile is None and self._readable:
             data: Result = self._call_in_thread(lambda: present_result(loop, float("nan"), None))
             return data
-        if isinstance(self._result, FileError):
-            raise self._result
-        return self._result
+        return None if self._state == "failed" and isinstance(self._result, FileError) else self._result
 
     def close(self) -> None:
         """End the thread on all ranks (rank 0 broadcasts the command), and wait until this one has ended."""

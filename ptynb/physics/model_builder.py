@@ -213,7 +213,7 @@ def initial_arrays(
     """
     guess, whole = scan.object if object_guess is None else object_guess, object_frame(scan, settings).shape
     if guess is not None:
-        array = torch.from_numpy(guess[(..., *area)]).to(dtype)
+        array = torch.tensor(guess[(..., *area)], dtype=dtype)  # a copy: it may be mapped, and read-only
         slices = array if array.ndim == 3 and len(array) == settings.slices.count else None
         slices = split_in_depth(array.reshape(array.shape[-2:]), settings.slices.count) if slices is None else slices
     else:

@@ -22,6 +22,7 @@ def error_map(
     *,
     epochs: int = 100,
     smoothing: float = SMOOTHING,
+    area: tuple[slice, slice] | None = None,
     device: str = "auto",
     extensions: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
@@ -45,6 +46,8 @@ def error_map(
         Number of epochs of each half.
     smoothing : float
         Width of the local average, see `ptynb.analysis.error_map` [object pixels].
+    area : (slice, slice), optional
+        Part (y, x) that is mapped, see `ptynb.analysis.error_map`; for large objects.
     device : {"auto", "cpu", "cuda", "xpu"}
         Device of this process if there is no cluster.
     extensions : sequence of ModelComponent or CustomConstraint
@@ -69,4 +72,4 @@ def error_map(
         If a reconstruction fails, or was cancelled ("reconstruction.stopped").
     """
     begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
-    return map_of_halves(begin, scan, settings or Settings(), cluster, epochs, smoothing, progress, cancelled)
+    return map_of_halves(begin, scan, settings or Settings(), cluster, epochs, smoothing, progress, cancelled, area)

@@ -26,6 +26,7 @@ def map_of_halves(
     smoothing: float,
     progress: Callable[[int, int], None] | None,
     cancelled: Callable[[], bool] | None,
+    area: tuple[slice, slice] | None = None,
 ) -> ErrorMap:
     """Return `ptynb.error_map`.
 
@@ -56,4 +57,4 @@ def map_of_halves(
             for recon in running.values():
                 recon.wait(progress=partial(follow, running))
                 results.append(recon.result)
-    return error_map(*results, smoothing=smoothing)
+    return error_map(*results, smoothing=smoothing, area=area)

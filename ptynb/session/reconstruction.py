@@ -44,6 +44,7 @@ from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
     EnginesBusyError,
+    FileError,
     PtynbWarning,
     ReconstructionError,
     SettingsError,
@@ -610,7 +611,8 @@ class Reconstruction(RunView):
     def result(self) -> Result:
         """Present object, probe, positions and record; requires a pass over all patterns for the R-factor.
 
-        After a failure it has the state of a remaining engine, and an R-factor of NaN.
+        After a failure it has the state of a remaining engine, and an R-factor of NaN. An object in tiles of more than
+        256 MB is in a file beside the checkpoints, if there are any: see `Result`.
         """
         if not self._client.closed and self._client.engines.reachable:
             self._take_result()
@@ -855,6 +857,12 @@ class Reconstruction(RunView):
         ----------
         result : bool
             Whether to fetch the result first, which requires a pass over all patterns.
+
+        Raises
+        ------
+        FileError
+            If the object of the result is large, in tiles, and cannot be written to a file beside the checkpoints
+            ("file.not-writable"); the engines are free then, too.
         """
         self._executor.run(lambda: self._close(result))
 
@@ -865,7 +873,11 @@ class Reconstruction(RunView):
             self._stops += 1
             self._end_run(wait=result)
             if result:
-                self._take_result()
+                try:
+                    self._take_result()
+                except FileError:  # its object could not be written
+                    self._client.close()
+                    raise
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -942,11 +954,11 @@ class Reconstruction(RunView):
             self._result = make_result(self.scan, data, machines, self._client.failure)
             self._result_at = (last.epoch, last.update, last.applied)
 
-    def _result_data(self) -> Result | None:
+    def _result_data(self) -> Result | FileError | None:
         """Return the result data of rank 0; after a failure, of any engine that answers, since all are equal."""
         for rank in range(self._client.engines.world if self._client.failure is not None else 1):
             with contextlib.suppress(EngineLostError):
-                data: Result | None = self._client.engines.call(rank, "result", timeout=600.0)
+                data: Result | FileError | None = self._client.engines.call(rank, "result", timeout=600.0)
                 if data is not None:
                     return data
         return None

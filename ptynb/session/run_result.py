@@ -19,6 +19,7 @@ from ptynb.data.provenance import Machines, Software
 from ptynb.data.record import RunRecord, utc
 from ptynb.data.result import Result, squeezed
 from ptynb.data.scan import Scan
+from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import load_model_state
 from ptynb.io.checkpoint_result import checkpoint_result
@@ -90,8 +91,13 @@ def object_file(spec: RunSpec, checkpoint_folder: Callable[[], str | None]) -> I
         file.unlink(missing_ok=True)
 
 
-def with_object(data: Result | None, file: str) -> Result | None:
-    """Return the data of an engine with the object from this file, if it was written there; None if it was lost."""
+def with_object(data: Result | FileError | None, file: str) -> Result | None:
+    """Return the data of an engine with the object from this file, if it was written there; None if it was lost.
+
+    Raise FileError if the data are this error.
+    """
+    if isinstance(data, FileError):
+        raise data
     if data is None or data.object.size:
         return data
     return dataclasses.replace(data, object=squeezed(mapped_pieces(Path(file)))) if file else None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import fourier_shift, gaussian_filter
 
 import ptynb as pt
-from ptynb.analysis import error_map, register
+from ptynb.analysis import error_map, register, registration
 from ptynb.data.result import Result
 from tests.raising import raises
 
@@ -55,6 +55,24 @@ def test_it_is_the_standard_deviation_of_the_mean_of_both(level: NDArray[np.floa
     assert np.sqrt(np.mean(np.abs(found.object - true[area]) ** 2)) == pytest.approx(
         np.sqrt(np.mean(level[area] ** 2) / 2), rel=0.05
     )
+
+
+def test_a_part_is_mapped_as_in_the_whole(level: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large object only what is around it is registered."""
+    true = structured(0)
+    first, second = (result_of(true + level * noise(seed), (-10, 5)) for seed in (1, 2))
+    whole = error_map(first, second)
+    part = slice(whole.origin[0] + 40, whole.origin[0] + 90), slice(whole.origin[1] + 30, whole.origin[1] + 80)
+    monkeypatch.setattr(registration, "LARGE", 1000)
+    monkeypatch.setattr(registration, "AROUND", 16)
+    found = error_map(first, second, area=part)
+    assert found.origin == (part[0].start, part[1].start)
+    assert found.object.shape == (50, 50)
+    inner = slice(16, -16), slice(16, -16)
+    for name in ("object", "standard_error", "amplitude_error", "phase_error"):
+        one, other = getattr(whole, name)[40:90, 30:80][inner], getattr(found, name)[inner]
+        np.testing.assert_allclose(np.abs(other), np.abs(one), rtol=0.02)
+    assert not np.array_equal(whole.object[40:90, 30:80], found.object), "each is registered by its own area"
 
 
 def test_a_shift_a_factor_and_a_ramp_are_no_error(level: NDArray[np.float64]) -> None:

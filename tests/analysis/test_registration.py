@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from ptynb.analysis import compare, register
+from ptynb.analysis import compare, register, registration
 from ptynb.analysis.registration import _Fit
 from tests.parametrization import each
 from tests.raising import raises
@@ -117,6 +117,25 @@ def test_the_offset_counts_and_the_area_is_what_both_cover():
     np.testing.assert_array_equal(found.reference, reference[19:80, 23:94])
     moved = register(reference[9:90, 12:105], reference, offset=(6, 14))
     assert moved.shift == pytest.approx((3, -2), abs=0.01)
+
+
+def test_of_large_arrays_what_is_around_the_area_is_enough(monkeypatch):
+    reference, moved = (blobs((700, 720), shift, extent=730.0) for shift in ((0.0, 0.0), (1.3, -2.6)))
+    object = 0.3 * np.exp(2.5j) * (moved * ramp(moved.shape, (0.03, -0.02)))[9:, 12:690]
+    area, offset = (slice(320, 370), slice(170, 230)), (9, 12)
+    whole = register(object, reference, area, offset)
+    shapes, of = [], _Fit.of
+    monkeypatch.setattr(_Fit, "of", lambda one, *rest: shapes.append(one.shape) or of(one, *rest))
+    monkeypatch.setattr(registration, "LARGE", 1000)
+    found = register(object, reference, area, offset)
+    # 256 pixels on each side; on the left there are 170 - 12
+    assert shapes == [(50 + 2 * 256, 60 + 256 + 170 - 12)]
+    np.testing.assert_array_equal(found.reference, reference[area])
+    assert found.shift == pytest.approx(whole.shift, abs=1e-4)
+    assert found.ramp == pytest.approx(whole.ramp, abs=1e-5)
+    np.testing.assert_allclose(found.aligned, whole.aligned, atol=1e-3)
+    with raises("comparison.area-outside"):
+        register(object, reference, (slice(680, 710), slice(170, 230)), offset)
 
 
 def test_of_a_lattice_the_nearest_match_is_taken():

@@ -10,6 +10,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.io.reading import large_array
+from ptynb.session.run_result import with_guesses_of
 from tests.raising import raises
 
 SETTINGS = pt.Settings(
@@ -109,6 +110,22 @@ def test_a_full_disk_is_told_and_the_run_goes_on(scan: pt.Scan, cluster: pt.Clus
             cluster.call(0, exec, "from ptynb.engine import loop; loop.write_piece = before")
             [*recon.run(1)]
             assert_mapped(recon.result.object)
+            cluster.call(0, exec, NO_SPACE)
+            with raises("file.not-writable", str(tmp_path)):
+                recon.close()
+        assert recon.state == "closed"
     finally:
         cluster.call(0, exec, "from ptynb.engine import loop; from ptynb.io.reading import large_array; "
                               "loop.write_piece = large_array.write_piece")  # fmt: skip
+
+
+def test_it_is_an_initial_guess(cluster: pt.Cluster, tmp_path: Path) -> None:
+    scan = pt.simulate(patterns=16, window=16, step=3, seed=4)
+    with pt.Reconstruction(scan, device="cpu", checkpointing=None) as recon:
+        [*recon.run(1)]
+        found = pt.load_result(recon.save(tmp_path / "a.result.h5"))
+    assert_mapped(found.object)
+    with pt.Reconstruction(with_guesses_of(found, scan), device="cpu", checkpointing=None) as recon:
+        [*recon.run(1)]
+        assert recon.result.epochs[0].loss < found.epochs[0].loss
+    assert_mapped(found.object)
