@@ -10,7 +10,7 @@ import html
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import numpy as np
@@ -317,6 +317,19 @@ def picture(
         note,
         quantity=quantity,
     )
+
+
+def part_of(whole: Picture, values: Array, region: tuple[slice, slice], size: int = 1024) -> Picture:
+    """Return a picture of a region (y, x) of the array behind another one, in its contrast; size: its longest side."""
+    part = values[region]
+    reduction = reduction_for(part.shape, size)
+    reduced = reduce_by(part, reduction)
+    if whole.limits is None:
+        largest = float(np.abs(reduce_by(values, whole.reduction)).max())
+        image = png(hues(np.angle(reduced), np.abs(reduced), largest))
+    else:
+        image = png(levels(reduced, whole.limits))
+    return replace(whole, image=image, shape=(part.shape[0], part.shape[1]), reduction=reduction)
 
 
 def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:

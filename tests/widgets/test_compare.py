@@ -11,6 +11,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import ptynb as pt
+from ptynb.data.images import reduce_by
 from ptynb.exceptions import FileError
 from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
@@ -99,6 +100,38 @@ def test_results_lie_side_by_side_with_their_difference(shown):
     found = low + pixels(difference) / 255 * (high - low)
     assert np.median(found[y, y]) > 10 * np.median(np.abs(found))
     assert (view.message, view.notes, view.busy) == ("", [], False)
+
+
+@pytest.mark.parametrize("quantity", ["phase", "complex"])
+def test_a_region_of_large_results_is_shown_with_more_pixels_in_the_contrast_of_all(shown, monkeypatch, quantity):
+    for module in ("ptynb.analysis.comparison_images", "ptynb.widgets.compare.compare_view"):
+        monkeypatch.setattr(f"{module}.SIDE", 30)
+    view = shown(result(), changed(), picture=quantity)
+    assert {pane["reduction"] for pane in panes(view).values()} == {4}
+    assert view.viewer.detail["pictures"] == []
+    view.viewer.region = [40, 65, 50, 78]
+    view.settle()
+    detail = view.viewer.detail
+    assert detail["corner"] == [40, 50]
+    for part, whole in zip(detail["pictures"], panes(view).values(), strict=True):
+        assert (part["shape"], part["reduction"]) == ([25, 28], 1)
+        assert [part[name] for name in ("name", "limits", "unit")] == [
+            whole[name] for name in ("name", "limits", "unit")
+        ]
+    values, part = view.values["A"], detail["pictures"][0]
+    if quantity == "phase":
+        low, high = part["limits"]
+        expected = 255 * np.clip((values[40:65, 50:78] - low) / (high - low), 0, 1)
+        assert np.abs(pixels(part) - expected).max() < 1.01
+    else:
+        largest = np.abs(reduce_by(values, 4)).max()
+        expected = 255 * np.minimum(np.abs(values[40:65, 50:78]) / largest, 1)
+        assert np.abs(pixels(part).max(axis=2) - expected).max() < 2
+    chosen(view, registered=False)  # other pictures come with their region
+    assert view.viewer.detail["number"] == detail["number"] + 1
+    view.viewer.region = []
+    view.settle()
+    assert view.viewer.detail["pictures"] == []
 
 
 def test_quantities_are_those_of_the_field(shown):

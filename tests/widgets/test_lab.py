@@ -23,6 +23,15 @@ COUNT_PICTURES = """
   new MutationObserver(() => { window.pictures += 1; }).observe(viewer, seen);
 }
 """
+EDGES = """
+() => {
+  const canvas = document.querySelector('.ptynb-live [data-name="amplitude"] .ptynb-pane-picture');
+  const { data } = canvas.getContext("2d").getImageData(0, canvas.height >> 1, canvas.width, 1);
+  const columns = [...Array(canvas.width - 1).keys()];
+  return columns.filter((x) => data[4 * x] !== data[4 * x + 4]).length;
+}
+"""
+"""Number of neighbouring pixels with different levels in a row of the amplitude's picture."""
 TIME_THE_CLICK = """
 ([button, state]) => new Promise((done) => {
   const badge = () => document.querySelector(".ptynb-live b").textContent;
@@ -194,6 +203,50 @@ def test_a_scan_is_watched_in_a_browser_while_it_is_measured(lab: Lab, page: Pag
         screenshot(page, "live-arrivals-ended")
     finally:
         kernel.execute("recon.close(); cluster.stop(); detector.kill(); detector.wait()", reply=True, timeout=60)
+        kernel.stop_channels()
+
+
+def test_a_zoom_shows_more_pixels_of_a_run_than_its_picture_has(lab: Lab, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    cell = """
+    import ptynb as pt
+    scan = pt.simulate(patterns=64, window=64, seed=1)
+    recon = pt.Reconstruction(scan, pt.Settings(), device="cpu", checkpointing=None)
+    recon.start(10**5)
+    view = pt.live(recon, size=24)
+    viewer = view.object_pictures
+    view
+    """
+    kernel = lab.run(page, "zoom.ipynb", "\n".join(line.strip() for line in cell.strip().splitlines()))
+    try:
+        stage = page.locator('.ptynb-live [data-name="amplitude"] .ptynb-pane-stage')
+        stage.wait_for(timeout=120_000)
+        stage.scroll_into_view_if_needed()
+        wait_until(kernel, "viewer.frame['number'] > 2")
+        stage.focus()
+        box = stage.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        for _ in range(4):
+            page.mouse.wheel(0, -250)
+        wait_until(kernel, "[one['reduction'] for one in viewer.detail['pictures']] == [1, 1]")
+        shown = ask(kernel, "viewer.detail['number']")
+        wait_until(kernel, f"viewer.detail['number'] > {shown} + 2")  # as the run goes on
+        ask(kernel, "recon.stop()")
+        wait_until(kernel, "recon.state == 'ready' and viewer.frame_facts['epoch'] == recon.epoch")
+        whole = ask(kernel, "{key: viewer.frame['pictures'][0][key] for key in ('shape', 'reduction')}")
+        scale, step = ask(kernel, "viewer.view['scale']"), whole["reduction"]
+        blocks = whole["shape"][1] / step / scale  # of the whole picture, in the width that is seen
+        assert step > 2
+        page.wait_for_timeout(1000)
+        assert page.evaluate(EDGES) > 1.5 * blocks
+        screenshot(page, "lab-zoom")
+        page.keyboard.press("0")
+        wait_until(kernel, "viewer.detail['pictures'] == []")
+        page.wait_for_timeout(1000)
+        assert page.evaluate(EDGES) <= whole["shape"][1] / step + 2
+    finally:
+        kernel.execute("recon.close()", reply=True, timeout=60)
         kernel.stop_channels()
 
 

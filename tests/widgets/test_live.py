@@ -1,5 +1,6 @@
 """The live view without a browser: what a page gets of it, and what it does with what a browser sends."""
 
+import dataclasses
 import threading
 import time
 from types import SimpleNamespace
@@ -12,7 +13,17 @@ from ptynb.analysis.position_refinement import moved_positions
 from ptynb.data import images
 from ptynb.data.arrivals import Arrivals
 from ptynb.data.cut_pictures import cut_pictures
-from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
+from ptynb.data.engine_records import (
+    PANES,
+    Change,
+    Contrast,
+    Epoch,
+    Health,
+    PatternPair,
+    PhaseRamp,
+    Pictures,
+    Status,
+)
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
@@ -234,6 +245,70 @@ def test_frames_have_object_and_probe_no_finer_than_the_screen_shows(recon, view
     until(lambda: recon.requests[-1].size == -(-8 // 3))
     put(view.object_pictures, coarse=1)
     until(lambda: recon.requests[-1].size == pt.RenderRequest().size)
+
+
+LARGE = np.random.default_rng(0).random((60, 80))
+
+
+class LargeRecon(Recon):
+    """Its pictures have fewer pixels than its object, or are parts of it."""
+
+    def pictures(self, request):
+        found, corner = super().pictures(request), (2, 3)
+        values = LARGE
+        if request.region is not None:
+            top, bottom, left, right = request.region
+            values, corner = LARGE[top - 2 : bottom - 2, left - 3 : right - 3], (top, left)
+        panes = [images.picture(values, pane, size=request.size) for pane in request.panes]
+        modes = [one for one in found.pictures if one.name not in request.panes]
+        contrast = request.contrast or Contrast(amplitude=(0.0, self.update), phase=(0.0, 1.0), ramp=PhaseRamp(0, 0, 0))
+        return dataclasses.replace(found, pictures=(*panes, *modes), corner=corner, contrast=contrast)
+
+    def value_at(self, name, y, x, request):
+        self.asked_with = request
+        return LARGE[y, x].item()
+
+
+def test_the_region_that_a_page_asks_for_comes_with_each_frame_in_its_contrast():
+    recon = LargeRecon()
+    recon.state = "ready"
+    view = Live(recon, rate=50.0, size=20)
+    viewer = view.object_pictures
+    confirm_frames(view)
+    until(lambda: viewer.frame["number"])
+    assert viewer.frame["pictures"][0]["reduction"] == 4
+    assert recon.requests[-1].region is None
+    put(viewer, region=[10, 26, 30, 90])  # beyond the array's edge
+    until(lambda: viewer.detail["pictures"])
+    assert viewer.frame["number"] == 1  # what is there already is not sent again
+    request = recon.requests[-1]
+    assert (request.region, request.size, request.modes, request.cut) == ((12, 28, 33, 83), 20, 0, None)
+    assert (viewer.detail["corner"], viewer.detail["pictures"][0]["reduction"]) == ([10, 30], 3)
+    put(viewer, region=[10, 26, 30, 46])
+    until(lambda: viewer.detail["number"] == 2)
+    assert viewer.detail["pictures"][0]["reduction"] == 1
+    assert [one["name"] for one in viewer.detail["pictures"]] == ["amplitude", "phase"]
+    first = recon.requests[-1].contrast
+    viewer.value_at("amplitude", 4, 5)
+    assert recon.asked_with.contrast == first
+    # Each further frame has the region in its own contrast.
+    recon.update += 1
+    view.update_soon()
+    until(lambda: viewer.detail["number"] == 3)
+    assert viewer.frame["number"] == 2
+    assert recon.requests[-1].contrast != first
+    # Of a large object the whole picture does not follow the zoom.
+    asked = [one for one in recon.requests if one.region is None]
+    put(viewer, view={"y": 0.5, "x": 0.5, "scale": 4.0})
+    put(viewer, coarse=2)
+    until(lambda: recon.requests[-1].size == 8)
+    assert [one for one in recon.requests if one.region is None] == asked
+    put(viewer, region=[0, 60, 0, 80])  # which would have no more pixels
+    until(lambda: viewer.detail["pictures"] == [])
+    put(viewer, region=[])
+    steady(lambda: viewer.detail["pictures"] == [])
+    assert view.messages == []
+    view.close()
 
 
 def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view):

@@ -109,6 +109,7 @@ def test_wrong_pictures_and_choices_are_refused_in_a_sentence(viewer):
     with raises("argument.invalid-value", "rainbows"):
         viewer.show([picture(RAMP, "ramp", colours="rainbows")])
     for trait, value in {
+        "region": [4, 4, 0, 8],
         "percentiles": [3, 2],
         "view": {"y": 0.5},
         "swipe": ["one"],

@@ -259,7 +259,7 @@ export class Board {
     this.resting = setTimeout(() => {
       this.says("region", this.region);
       this.send();
-    }, REST_MS);
+    }, region.length ? REST_MS : 0);
   }
 
   /** Sends the required resolution of pictures, only if it changed on this page: other pages may differ. */

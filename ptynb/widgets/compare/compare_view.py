@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
+from ptynb.analysis.comparison_images import QUANTITIES, SIDE, ComparisonPictures, Quantity, objects, probes, value_text
 from ptynb.analysis.result_comparison import Together
-from ptynb.data.engine_records import Array, Result
+from ptynb.data.engine_records import Array, Picture, Result
+from ptynb.data.images import part_of, reduction_for
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.supervised_thread import SupervisedThread
@@ -74,6 +75,7 @@ class Compare(Element):
         self._together: dict[int | str, Together] = {}
         self._values: dict[str, Array] = {}
         self._units: dict[str, str] = {}
+        self._pictures: tuple[Picture, ...] = ()
         self._quantity = ""
         self._told_cuts: dict[str, str] = {}
         self._lock, self._waiting_lines = threading.Lock(), dict[str, threading.Event]()
@@ -96,12 +98,13 @@ class Compare(Element):
             options={name: [*texts] for name, texts in offered.items()},
             chosen={**{name: next(iter(texts)) for name, texts in offered.items()}, **switches},
             thick=slices > 1,
-            viewer=Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of),
+            viewer=Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of, sharpens=True),
         )
         self.viewer.tell = self._say
         self._actions = Actions("ptynb compare", self._complain, self._end)
         self._cuts = SliceCuts(self.viewer, lambda: self._actions.put(self._overlay, instead_of="cuts"))
         self.viewer.observe(lambda _: self._follow(), ["swipe", "pairing"])
+        self.viewer.observe(lambda _: self._actions.put(self._sharpen, instead_of="sharpen"), ["region", "coarse"])
         self.viewer.observe(self._coloured, ["colours", "limits", "linked_colours"])
         self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
@@ -321,8 +324,23 @@ class Compare(Element):
                 self.viewer.colours, self.viewer.limits = look.colours, look.limits
             self._quantity = quantity
         self.viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
-        self.viewer.show(shown.pictures)
+        self._pictures = shown.pictures
+        with self.viewer.hold_sync():
+            self.viewer.show(shown.pictures)
+            self._sharpen()
         self._pair_up()
+
+    def _sharpen(self) -> None:
+        """Show the region that users look at with more pixels."""
+        viewer, parts = self.viewer, list[Picture]()
+        top, bottom, left, right = viewer.region or (0, 0, 0, 0)
+        for picture in self._pictures:
+            values = self._values[picture.name][top:bottom, left:right]
+            size = min(SIDE, -(-max(values.shape) // viewer.coarse))
+            if values.size and reduction_for(values.shape, size) < picture.reduction:
+                region = slice(top, bottom), slice(left, right)
+                parts.append(part_of(picture, self._values[picture.name], region, size))
+        viewer.show_detail(parts, (top, left))
 
     def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:
