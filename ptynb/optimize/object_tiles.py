@@ -297,7 +297,8 @@ class ObjectTile:
         for owner, plane, area in self._pieces(own):
             values = own.new_empty((*area.shape, *further) if rank in (0, owner) else 0)
             if rank == owner:
-                values.copy_(own[(*plane, *area.inside(self.owned))])
+                here: tuple[int | slice, ...] = (*plane, *area.inside(self.owned))
+                values.copy_(own[here])
             piece = torch.view_as_real(values) if own.is_complex() else values
             if rank == owner != 0:
                 exchange({0: piece}, {})
