@@ -124,8 +124,8 @@ def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -
     with raises("file.unknown-format", "state-00007.h5", "Use", "state-00002.h5"):
         newest_state(tmp_path)
     with h5py.File(foreign, "w") as file:
-        file.attrs.update(format="ptynb state", version=3)
-    with raises("file.unsupported-version", "version 3", "version 2"):
+        file.attrs.update(format="ptynb state", version=4)
+    with raises("file.unsupported-version", "version 4", "reads 2 and 3"):
         load_state(foreign)
     with h5py.File(foreign, "w") as file:
         file.attrs.update(format="ptynb state", version=2)
