@@ -229,9 +229,9 @@ class RunView:
         name : str
             Name of the picture: "amplitude", "phase", "complex", "probe 1" ...
         y, x : int
-            Pixel of the array.
+            Pixel of the array, which is the illuminated area of the object or the region of the request.
         request : RenderRequest, optional
-            As for `pictures`.
+            As for `pictures`. With the `contrast` of pictures only this pixel is read.
 
         Returns
         -------
