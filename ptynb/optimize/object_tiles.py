@@ -9,7 +9,7 @@ An update is exact. Gradients of a pixel are summed over the engines that hold i
 so that all of them make the same step with the same moments, to the bit; no engine waits for another one's values. An
 engine sends what the windows of its patterns cover of the pixels that another one holds, too: all engines know these
 windows, and elsewhere its gradients are 0. Of an object of 4096 x 4096 on two engines, in batches of 16 windows of 256
-x 256, these are 0.26 MB an update; all pixels that both hold are 7.1 MB, what windows cover of the whole 10.3 MB.
+x 256, these are 0.1 to 0.3 MB an update; all pixels that both hold are 7.1 MB, what windows cover of the whole 10.3 MB.
 """
 
 from __future__ import annotations

@@ -255,6 +255,10 @@ def show_memory(folder: Path, side: int, most: float) -> None:
         )
 
 
+MODELLED = (("wide", 4096, 1024), ("small", 1100, 256))
+"""Name, side of the object and patterns. Of the small one, patterns and messages take most of an update."""
+
+
 def load_of(scan: Scan, settings: Settings, world: int, of_a_host: int) -> tuple[Load, dict[str, float]]:
     """What the engines do in an update, by the code of a run; and facts about the tiles."""
     layout = layout_of(scan, settings, world)
@@ -359,9 +363,9 @@ def costs_of(found: dict[str, list[float]]) -> Costs:
     return Costs(update, pattern, number, (each / 2, 0.0), (byte, 0.0), own["small sum"] - SIZES[0] * reduced, reduced)
 
 
-def show_model(folder: Path, engines: Ranks, world: int, rounds: int) -> None:
+def show_model(scan: Scan, engines: Ranks, world: int, rounds: int) -> None:
     """Real updates against those of the model."""
-    scan, settings = grid_scan(folder, 4096, 1024, "wide"), Settings(batch=16, **TILES)
+    settings = Settings(batch=16, **TILES)
     found = engines.run(world, model_rounds, scan, settings, rounds, timeout=600.0)[0]
     load, _ = load_of(scan, settings, world, world)
 
@@ -375,8 +379,8 @@ def show_model(folder: Path, engines: Ranks, world: int, rounds: int) -> None:
     halves = [other / one for one, other, _ in (predicted(slice(first, None, 2)) for first in (0, 1))]
     words = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in terms.items())
     print(
-        f"{world} engines on {os.cpu_count()} cores: an update {1e3 * real:.1f} ms, model {1e3 * model:.1f} ms "
-        f"({words}): "
+        f"{scan.name}, {world} engines on {os.cpu_count()} cores: an update {1e3 * real:.1f} ms, "
+        f"model {1e3 * model:.1f} ms ({words}): "
         f"{model / real:.3f} ({min(halves):.3f} to {max(halves):.3f} by each half of {rounds} rounds)",
         flush=True,
     )
@@ -444,8 +448,9 @@ def main() -> None:
             try:
                 if "pace" in chosen.parts:
                     show_pace(folder, engines, chosen.rounds)
-                for world in (2, 4) if "model" in chosen.parts else ():
-                    show_model(folder, engines, world, chosen.rounds)
+                for name, side, patterns in MODELLED if "model" in chosen.parts else ():
+                    for world in (2, 4):
+                        show_model(grid_scan(folder, side, patterns, name), engines, world, chosen.rounds)
             finally:
                 engines.close()
         if "memory" in chosen.parts:
