@@ -465,8 +465,8 @@ def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], di
             )
         if version not in (VERSION, WITH_TILES):
             raise FileError(
-                f"{path} is a checkpoint of version {version}; this ptynb reads {VERSION} and {WITH_TILES}. Read it with "
-                "the ptynb that wrote it.",
+                f"{path} is a checkpoint of version {version}; this ptynb reads {VERSION} and {WITH_TILES}. Read it "
+                "with the ptynb that wrote it.",
                 code="file.unsupported-version",
             )
         arrays: dict[str, Array] = {}
