@@ -90,7 +90,7 @@ class Together:
         Slice of thick objects, from 0; by default the product of all. Thin objects have slice 0 only.
     within : (slice, slice), optional
         Part (y, x) to which the comparison is limited, in the coordinates of the scan [pixels of the comparison]: of
-        large objects all of the common area takes much memory.
+        large objects all of the common area takes much memory. Both slices have a start and a stop.
 
     Attributes
     ----------
@@ -118,11 +118,17 @@ class Together:
         self.left_out: dict[str, str] = {}
         self._registered: dict[tuple[str, str], Registered] = {}
         self._differences: dict[tuple[str, str], Difference] = {}
+        if within is not None and any(None in (part.start, part.stop) for part in within):
+            raise InvalidValueError(
+                f"The area to compare is {within}; expected slices (y, x) with a start and a stop.",
+                code="argument.invalid-value",
+                fields=("within",),
+            )
         area = within
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
-                area = _intersection(one.covered, area)
+                area = _intersection(one.covered, area, limited=not self.placed)
             except ValueError as error:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
@@ -380,16 +386,23 @@ def illuminated(result: Result) -> Area:
     return y, x
 
 
-def _intersection(one: Area, other: Area | None) -> Area:
+def _intersection(one: Area, other: Area | None, limited: bool) -> Area:
+    """Return the common part of two areas. limited: whether the other one was asked for, and not found."""
+    covered = one
     if other is not None:
         y, x = (_slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
         one = (y, x)
-    sides = [part.stop - part.start for part in one]
+    sides = [max(part.stop - part.start, 0) for part in one]
     if min(sides) < FEWEST:
-        what = "it shows" if other is None else "it shares with those before"
+        what, remedy = "it shows", "Compare it with results of the same place."
+        if other is not None:
+            what = "it shares with those before"
+        if other is not None and limited:
+            rows, columns = (f"{part.start} to {part.stop}" for part in covered)
+            what = "in the area asked for it has"
+            remedy = f"It covers rows {rows} and columns {columns}: choose another area."
         raise InvalidValueError(
-            f"{what} {max(sides[0], 0)} x {max(sides[1], 0)} pixels; expected at least {FEWEST} x {FEWEST}. "
-            "Compare it with results of the same place.",
+            f"{what} {sides[0]} x {sides[1]} pixels; expected at least {FEWEST} x {FEWEST}. {remedy}",
             code="comparison.area-too-small",
         )
     return one

@@ -152,7 +152,7 @@ class Result(RunRecord):
 
     @property
     def projection(self) -> Array:
-        """The projection of the object (y, x): the product of the slices of its first mode; of one slice, the slice."""
+        """The projection of the object (y, x): the product of the slices of its first mode; a view of a single one."""
         slices = self.slices
         return slices[0] if len(slices) == 1 else slices.prod(0)
 

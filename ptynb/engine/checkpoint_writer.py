@@ -305,8 +305,10 @@ class CheckpointWriter:
             if files.progress_of(part) < min(map(files.progress_of, remaining)):
                 part.unlink(missing_ok=True)
         for part in folder.glob(".*.part"):
+            # The file of a result waits for a pass over all patterns before it is written.
+            limit = STALE_SECONDS * (100 if part.name.startswith(".result.") else 1)
             with contextlib.suppress(OSError):
-                if time.time() - part.stat().st_mtime > STALE_SECONDS:
+                if time.time() - part.stat().st_mtime > limit:
                     part.unlink()
 
     def _publish(self, folder: Path, status: Status, arrays: tuple[Array, Array] | None, area: Any) -> None:

@@ -42,7 +42,7 @@ from ptynb.optimize.live_sampler import LiveSampler
 from ptynb.optimize.lsqml import illumination_of_all
 from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.optimize.position_search import batches_of_search, search_positions
-from ptynb.optimize.sampler import BatchSampler, Sampler, layout_of, planned_order
+from ptynb.optimize.sampler import BatchSampler, Sampler, layout_of, planned_order, reach_of
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
@@ -66,6 +66,8 @@ CHECKSUM_MODULUS = 2**53 - 111
 """A prime below 2^53: the remainder of a sum of bits is exact as a float, and all bits have an effect on it."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer types by their size [bytes]."""
+ROUNDING = {"single": 1e-5, "double": 1e-12}
+"""Largest relative difference of the same pixels on two engines: that of rounding in the updates of an epoch."""
 GROWTH = 1.1
 """Growth of the number of patterns that have come after which the sums over them are determined again."""
 NOT_CONVERGED = "The reconstruction has not converged"
@@ -133,7 +135,7 @@ class Loop:
         """Margin of the object around the windows [object pixels]; None: the object is an initial guess."""
         self.spans = scan.spans
         """The patterns of each scan that this one is made of."""
-        layout = layout_of(scan, settings, group.world)
+        layout = layout_of(whole, settings, group.world, scan)
         self.tile = None if layout is None else ObjectTile(layout, group)
         """This engine's part of the object; None: it holds all of it."""
         own = self.order.owned(group.rank, group.world)
@@ -265,6 +267,9 @@ class Loop:
             extensions=components,
             part=None if self.tile is None else self.tile.own,
         )
+        if self.tile is not None:
+            with torch.no_grad():  # a loop over vectors rounds its rest differently, which others have elsewhere
+                self.tile.refresh(*model.object.parameters())
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
         of_tile = [] if self.tile is None else [*model.object.parameters()]
         for tensor in (*model.parameters(), *model.buffers()):
@@ -368,7 +373,11 @@ class Loop:
                 "checkpoint and lower them there."
             )
         self._check_windows()
-        if not self.group.all_equal(checksum) or (self.tile is not None and not self.tile.equal(*of_tile)):
+        apart = 0.0
+        if self.tile is not None:
+            with torch.no_grad():
+                apart = self.tile.agree(*of_tile)
+        if not self.group.all_equal(checksum) or apart > ROUNDING[self.problem.settings.precision]:
             raise ReconstructionError(
                 f"After epoch {self.epoch} the engines hold different parameters, by a bug of ptynb or a fault of the "
                 "hardware; do not use the result.",
@@ -472,6 +481,14 @@ class Loop:
         Beyond the margin, the window of a pattern would stay at the edge, and the probe be shifted in it periodically.
         """
         new = self._in_window(settings)
+        if self.tile is not None:
+            layout, needed = self.tile.layout, (new.margin, reach_of(new))
+            if needed[0] > layout.margin or needed[1] > layout.reach:
+                return (
+                    f"Windows that move by {needed[0]} object pixels, and constraints that reach {needed[1]}, need "
+                    f"more of the object on each engine than there is ({layout.margin} and {layout.reach}); "
+                    "reconfigure(settings) changes that and continues."
+                )
         if self._margin is None or new.margin <= self._margin:
             return ""
         return (

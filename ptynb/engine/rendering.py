@@ -8,7 +8,7 @@ object in tiles, the training thread makes means over blocks of pixels instead: 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from ptynb.data.engine_records import (
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
 from ptynb.kernels.runtime.thread_count import torch_alone
+from ptynb.physics.components.builtin import ObjectPart
 from ptynb.physics.model import Model
 from ptynb.physics.torch_steps import product_of_slices
 
@@ -130,18 +131,27 @@ def numbers_of(model: Model) -> tuple[int, int]:
 
 def check_request(model: Model, request: RenderRequest) -> None:
     """Raise ValueError if the object has no such slice, state or region."""
+    _check(model, request.state, request.slice, request.region)
+
+
+def check_reduction(model: Model, wanted: ReduceObject) -> None:
+    """Raise ValueError if the object has no such slice, state or area, equally on all ranks."""
+    _check(model, wanted.state, wanted.slice, wanted.area)
+
+
+def _check(model: Model, state: int, slice: int | None, region: Sequence[int] | None) -> None:
     slices, states = numbers_of(model)
-    if request.state >= states or (request.slice is not None and request.slice >= slices):
+    if state >= states or (slice is not None and slice >= slices):
         raise InvalidValueError(
-            f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
+            f"The request is for slice {slice} of object mode {state}, and the object has {slices} "
             f"slices and {states} modes, counted from 0.",
             code="argument.invalid-value",
             fields=("slice", "state"),
         )
     height, width = model.part.shape
-    if request.region is not None and (request.region[1] > height or request.region[3] > width):
+    if region is not None and (region[1] > height or region[3] > width):
         raise InvalidValueError(
-            f"The request is for the region (top, bottom, left, right) = {request.region}, and the object has "
+            f"The request is for the region (top, bottom, left, right) = {tuple(region)}, and the object has "
             f"{height} x {width} pixels.",
             code="argument.invalid-value",
             fields=("region",),
@@ -150,7 +160,10 @@ def check_request(model: Model, request: RenderRequest) -> None:
 
 @torch.no_grad()
 def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) -> Taken:
-    """Average the object over blocks of pixels, and copy the probe; call it in the training thread, on all ranks."""
+    """Average the object over blocks of pixels, and copy the probe; call it in the training thread.
+
+    Of an object in tiles it is this engine's part of them: the sum over engines is that of the whole object.
+    """
     top, bottom, left, right = wanted.area
     area = slice(top, bottom), slice(left, right)
     on_cpu = model.probe.parts.device.type == "cpu"
@@ -162,7 +175,7 @@ def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) ->
         return product_of_slices(slices) if wanted.slice is None and len(slices) > 1 else slices[wanted.slice or 0]
 
     with torch_alone(on_cpu):
-        object = model.part.reduced(seen, area, wanted.block)
+        object = _own(model).reduced(seen, area, wanted.block)
     lines = take_lines(model, wanted.state, wanted.cut, area)
     slices, states = numbers_of(model)
     probe, cost = model.probe.values.clone(), clock() - started
@@ -180,7 +193,7 @@ def take_lines(model: Model, state: int, cut: Sequence[int] | None, area: Area) 
 
 
 def _take_line(model: Model, state: int, line: Area) -> Tensor:
-    """Return all slices (slice, pixel) of an area of one row or column, as all engines have it."""
+    """Return all slices (slice, pixel) of an area of one row or column; 0 where others own the pixels."""
     own = model.part.within(line)
     values = model.object.covered(state, own)
     found = values.new_zeros(len(values), *(side.stop - side.start for side in line))
@@ -188,7 +201,24 @@ def _take_line(model: Model, state: int, line: Area) -> Tensor:
         firsts = (one.start + at - side.start for one, at, side in zip(own, model.part.origin, line, strict=True))
         y, x = firsts
         found[:, y : y + values.shape[1], x : x + values.shape[2]] = values
-    return torch.view_as_complex(model.part.total(torch.view_as_real(found))).flatten(1)
+    return found.flatten(1)
+
+
+def _own(model: Model) -> ObjectPart:
+    """Return the engine's own pixels, without sums over others."""
+    return model.part._replace(total=lambda tensor: tensor)
+
+
+def summed(own: Taken, total: Callable[[Tensor], Tensor]) -> Taken:
+    """Return the sum over engines of what each has of an object in tiles. total: collective call that sums a tensor."""
+
+    def sum_of(values: Tensor) -> Tensor:
+        return torch.view_as_complex(total(torch.view_as_real(values).contiguous()))
+
+    lines = own.lines
+    if lines is not None:
+        lines = replace(lines, row=sum_of(lines.row), column=sum_of(lines.column))
+    return replace(own, object=sum_of(own.object), lines=lines)
 
 
 def needs_ramps(request: RenderRequest) -> bool:

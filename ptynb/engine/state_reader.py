@@ -60,8 +60,8 @@ class StateReader(ABC):
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        self._looks = collections.deque[Callable[[Taken], None]]()
-        """What takes the answers to `ReduceObject`, in the order of these commands, on rank 0."""
+        self._reductions = collections.deque[Future[Taken]]()
+        """The answers to `ReduceObject`, in the order of these commands, on rank 0."""
         self._wake = threading.Event()
         """Wakes the training thread while no update is made."""
 
@@ -71,8 +71,8 @@ class StateReader(ABC):
         """The state of the worker, as in `Status`."""
 
     @abstractmethod
-    def _reduce(self, wanted: ReduceObject, take: Callable[[Taken], None]) -> None:
-        """Let all ranks reduce the object before the same update, and then call `take`."""
+    def _reduce(self, wanted: ReduceObject) -> Future[Taken]:
+        """Let all ranks reduce the object before the same update; return what rank 0 will have of it."""
 
     def snapshot(self, size: int) -> Snapshot | None:
         """Return a preview."""
@@ -200,8 +200,7 @@ class StateReader(ABC):
 
     def _take_from_all(self, wanted: ReduceObject) -> Taken | None:
         """Return an area of an object in tiles as all engines have it before one update; None if they do not run."""
-        answer: Future[Taken] = Future()
-        self._reduce(wanted, answer.set_result)
+        answer = self._reduce(wanted)
         while self._thread.is_alive() and self._state not in ("failed", "closed"):
             with contextlib.suppress(TimeoutError):
                 return answer.result(timeout=0.5)

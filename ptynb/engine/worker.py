@@ -18,6 +18,7 @@ import itertools
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -59,11 +60,11 @@ from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
-from ptynb.engine.rendering import WATCHED_SIZE, Taken, take_reduced
+from ptynb.engine.rendering import WATCHED_SIZE, Taken, check_reduction, summed, take_reduced
 from ptynb.engine.run_progress import RunTarget
 from ptynb.engine.state_reader import StateReader, edges_of, object_and_probe, present_result
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
-from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ScanError, SettingsError
+from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.runtime.thread_count import count
 from ptynb.loading.arrival_watch import ScanArrivals, missing_at_end
@@ -91,6 +92,8 @@ TELLING_SECONDS = 1.0
 WRITING_SECONDS = 120.0
 """How long an engine that ends waits for a checkpoint that is being written."""
 
+REDUCED = ReduceObject(0, None, (), 1)
+"""Stands for the commands of this kind that were applied."""
 GPU_LOST = "This process cannot use its GPU after such an error; it ends, so that another engine can take its place."
 RESTART = (
     "\nThis process cannot use its GPU after such an error: restart it (in a notebook: the kernel), and resume(...) "
@@ -165,6 +168,8 @@ class Worker(StateReader):
         self._target = RunTarget()
         self._commands: list[Command] = []
         self._applied = 0
+        self._uncounted = self._uncounted_applied = 0
+        """Numbers of `ReduceObject` among the commands, which change nothing and have no number for others."""
         self._result: Result | FileError | None = None
         self._area = (slice(None), slice(None))
         self._measure_every = 0
@@ -189,14 +194,17 @@ class Worker(StateReader):
                 command = self._writer.order(look=not training)
             self._commands.append(command)
             self._wake.set()
-            return len(self._commands)
+            return len(self._commands) - self._uncounted
 
-    def _reduce(self, wanted: ReduceObject, take: Callable[[Taken], None]) -> None:
-        """Let all ranks reduce the object before the same update, and then call `take`."""
+    def _reduce(self, wanted: ReduceObject) -> Future[Taken]:
+        """Let all ranks reduce the object before the same update; return what rank 0 will have of it."""
+        answer: Future[Taken] = Future()
         with self._lock:
-            self._looks.append(take)
+            self._reductions.append(answer)
             self._commands.append(wanted)
+            self._uncounted += 1
             self._wake.set()
+        return answer
 
     def follow(self, deliver: Deliver, epochs_from: int = 0) -> None:
         """Call `deliver` with the status now and after each change, until the worker has ended, from another thread.
@@ -239,7 +247,7 @@ class Worker(StateReader):
             loop = self._loop  # that of the next stage, if it was made since the first look
         record = loop or between
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
-        applied = self._applied
+        applied = self._applied - self._uncounted_applied
         return Status(
             number=number,
             rank=membership.rank,
@@ -316,13 +324,15 @@ class Worker(StateReader):
     def result(self) -> Result | FileError | None:
         """Return the result of the last `MakeResult`, on rank 0; after a failure the present state, on any rank.
 
-        Or why its object could not be written.
+        Or why its object could not be written; None after a failure with the object in tiles.
         """
         loop = self._loop
-        if self._state == "failed" and loop is not None and loop.tile is None and self._readable:
+        if self._state == "failed" and self._first_settings.object.layout == "tiles":
+            return None  # no engine has the whole object
+        if self._state == "failed" and loop is not None and self._readable:
             data: Result = self._call_in_thread(lambda: present_result(loop, float("nan"), None))
             return data
-        return None if self._state == "failed" and isinstance(self._result, FileError) else self._result
+        return self._result
 
     def close(self) -> None:
         """End the thread on all ranks (rank 0 broadcasts the command), and wait until this one has ended."""
@@ -588,16 +598,19 @@ class Worker(StateReader):
         commands = self._shared(newest, group)
         for command in commands:
             self._execute(command, group, loop)
-        self._forget_patterns(newest)
+        self._forget_applied(newest)
+        self._uncounted_applied += sum(isinstance(command, ReduceObject) for command in commands)
         self._applied = newest
         # Who runs epoch by epoch waits for the end of the epoch.
         self._changed(now=not all(isinstance(command, AdvanceRun | ReduceObject) for command in commands))
 
-    def _forget_patterns(self, newest: int) -> None:
-        """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""
+    def _forget_applied(self, newest: int) -> None:
+        """Forget the patterns and areas in commands that were applied, on rank 0, which keeps all commands."""
         for number in range(self._applied, min(newest, len(self._commands))):
             if isinstance(self._commands[number], AdmitPatterns):
                 self._commands[number] = AdmitPatterns(None)
+            elif isinstance(self._commands[number], ReduceObject):
+                self._commands[number] = REDUCED
 
     def _execute(self, command: Command, group: Group, loop: Loop) -> None:
         match command:
@@ -610,6 +623,8 @@ class Worker(StateReader):
                         result: Result | FileError = present_result(loop, *r_factors, file)
                     except FileError as error:
                         result = error
+                    except OSError as error:
+                        result = FileError(f"The result cannot be written: {error}.", code="file.not-writable")
                     self._result = result if self._membership.rank == 0 else None
             case MeasureEvery(epochs):
                 self._measure_every = epochs
@@ -623,15 +638,36 @@ class Worker(StateReader):
                 loop.admit(admitted)
                 self._notify(*missing_at_end(admitted, loop.order.count))
             case ReduceObject():
-                taken = take_reduced(loop.model, command, loop.epoch, loop.update)
-                if group.rank == 0:
-                    self._looks.popleft()(taken)
+                self._answer_reduction(command, group, loop)
             case LeaveRun():
                 self._leave(group, loop)
             case CloseRun():
                 self._enter("closed")
             case _:
                 self._direct(command, loop)
+
+    def _answer_reduction(self, wanted: ReduceObject, group: Group, loop: Loop) -> None:
+        """Reduce the object with all ranks; an error of one of them goes to who asked, and the run continues."""
+        own: Taken | None = None
+        error: Exception | None = None
+        try:
+            # The object may have another structure than when it was asked for: another stage has begun.
+            check_reduction(loop.model, wanted)
+            own = take_reduced(loop.model, wanted, loop.epoch, loop.update)
+        except Exception as raised:  # noqa: BLE001 - it goes to who asked
+            error = raised
+        failed = int(group.sum(torch.tensor([int(own is None)])))
+        answer = self._reductions.popleft() if group.rank == 0 else None
+        if own is not None and not failed:
+            taken = summed(own, group.sum)
+            if answer is not None:
+                answer.set_result(taken)
+        elif answer is not None:
+            answer.set_exception(
+                error or ReconstructionError("The picture failed on another engine.", code="engine.failed")
+            )
+        if error is not None and loses_gpu(error, self._device):
+            raise error
 
     def _direct(self, command: RunCommand, loop: Loop) -> None:
         """Begin, suspend or end a run, or let it end elsewhere."""
@@ -656,7 +692,7 @@ class Worker(StateReader):
             agreed = group.agree(len(self._commands))
             newest = agreed(self._wake, self._answer_requests) if group.rank else agreed()
             for command in self._shared(newest, group):
-                self._forget_patterns(self._applied + 1)
+                self._forget_applied(self._applied + 1)
                 self._applied += 1
                 self._changed()
                 match command:
@@ -758,15 +794,18 @@ class Worker(StateReader):
         writer, status = self._writer, dataclasses.replace(self.status(), **vars(loop.annotation))
         if loop.tile is None or not look:
             writer.show(status, (lambda: object_and_probe(loop)) if look else None, self._area)
-        elif self._phase == "open" and loop.group.rank == 0:
+        elif loop.group.rank == 0 and self._phase != "open":
+            writer.show(status, None, self._area)  # others take part in no picture any more
+        elif loop.group.rank == 0:
             area = edges_of(loop.area)
             block = images.reduction_for((area[1] - area[0], area[3] - area[2]), WATCHED_SIZE)
 
-            def show(taken: Taken) -> None:
-                arrays = taken.object.cpu().numpy(), taken.probe.cpu().numpy()
-                writer.show(status, lambda: arrays, (slice(None), slice(None)))
+            def show(answer: Future[Taken]) -> None:
+                taken = None if answer.exception() else answer.result()
+                arrays = None if taken is None else (taken.object.cpu().numpy(), taken.probe.cpu().numpy())
+                writer.show(status, None if arrays is None else lambda: arrays, (slice(None), slice(None)))
 
-            self._reduce(ReduceObject(0, None, area, block), show)
+            self._reduce(ReduceObject(0, None, area, block)).add_done_callback(show)
 
 
 def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:

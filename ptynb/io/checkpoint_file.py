@@ -21,9 +21,12 @@ reconstruction), `token` (shared by all files of one checkpoint) and `written` [
                   to show object and probe without the scan
 /rows/*           (pattern, …) state of the algorithm for each pattern, such as exit waves
 
-The rows of other engines, if any, are in `state-00120.rank1.h5` and so on in the same folder: `parts` files in total,
-identified by their common token. Every dataset has a checksum. No random state is stored: the order of patterns follows
-from the seed in the settings and the number of the epoch.
+/tile             (top, bottom, left, right) of the engine's own pixels of an object in tiles, and size (y, x) of the
+                  whole; arrays of the object (model, optimiser, algorithm) are those pixels. Version 3; else version 2
+
+The rows and tiles of other engines, if any, are in `state-00120.rank1.h5` and so on in the same folder: `parts` files
+in total, identified by their common token. Every dataset has a checksum. No random state is stored: the order of
+patterns follows from the seed in the settings and the number of the epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -430,8 +433,13 @@ def load_tile(path: Path, state: ReconstructionState, wanted: tuple[int, int, in
     top, bottom, left, right = wanted
     found: dict[str, Array] = {}
     for rank in range(state.parts if in_tiles else 1):
-        stored = packed(state)[1] if rank == 0 else _read(companion(path, rank))[1]
-        first = stored["tile"][[0, 2]].tolist() if in_tiles else (0, 0)
+        edges = (0, 0, 0, 0)
+        if in_tiles:
+            edges = tuple((state.tile if rank == 0 else _tile_in(companion(path, rank))).tolist())
+        if rank and (min(edges[1], bottom) <= max(edges[0], top) or min(edges[3], right) <= max(edges[2], left)):
+            continue
+        stored = packed(state)[1] if rank == 0 else _read(companion(path, rank), only=of_object)[1]
+        first = edges[0], edges[2]
         for name, values in stored.items():
             if not of_object(name) or values.ndim < 2:
                 continue
@@ -455,8 +463,20 @@ def _copy_common(source: Array, first: Sequence[int], target: Array, wanted: Seq
     target[tuple(there)] = source[tuple(here)]
 
 
-def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the record and the arrays of one file. without: beginnings of names that are not read."""
+def _tile_in(path: Path) -> Array:
+    """Return the own pixels of the rank of a file: (top, bottom, left, right), and the size (y, x) of the object."""
+    with reading(path), open_for_reading(path) as file:
+        checked = Checked(file, path)
+        return checked.read("tile", checked.dataset("tile"))
+
+
+def _read(
+    path: Path, without: tuple[str, ...] = (), only: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the record and the arrays of one file.
+
+    without: beginnings of names that are not read. only: whether an array of a name is read.
+    """
     with reading(path), open_for_reading(path) as file:
         kind, version = str(file.attrs.get("format")), file.attrs.get("version")
         if kind != FORMAT:
@@ -473,7 +493,8 @@ def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], di
         checked = Checked(file, path)
 
         def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
-            if isinstance(item, h5py.Dataset) and not name.startswith(without):
+            wanted = name == "record" or (only(name) and not name.startswith(without))
+            if isinstance(item, h5py.Dataset) and wanted:
                 stored = checked.dataset(name)
                 values, shape = checked.read(name, stored), checked.attribute(stored, "shape")
                 try:

@@ -127,6 +127,8 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[tuple[int, int, in
         stored = [source.dataset(f"model/{name}") for name in names]
         states, slices, height, width, *parts = (int(side) for side in source.attribute(stored[0], "shape"))
         row = math.prod((width, *parts))
+        if row == 0:  # an engine without pixels of its own
+            return
         step = max(1, ROWS_BYTES // (row * stored[0].dtype.itemsize))
         for number, layer, first in product(range(states), range(slices), range(0, height, step)):
             last = min(first + step, height)

@@ -28,6 +28,7 @@ from ptynb.optimize.optimizers import (
 from ptynb.optimize.scatter_sums import illumination_sums
 from ptynb.physics.components.component import Batch
 from ptynb.physics.regularizers import object_terms
+from ptynb.settings.regularizers import PACBED, DataTerm
 
 ALONE_BELOW = 2**22
 """Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
@@ -131,7 +132,8 @@ class Gradient(BatchAlgorithm[_Sums]):
         problem = self.problem
         self.exchange.region = self._region(members, update)
         if problem.tile is not None:
-            problem.tile.begin(None if problem.settings.regularizers else members, problem.model.movers)
+            everywhere = any(not isinstance(term, DataTerm | PACBED) for term in problem.settings.regularizers)
+            problem.tile.begin(None if everywhere else members, problem.model.movers)
 
     def measure(self, own: NDArray[np.int64], members: int, indices: Tensor | None) -> _Sums:
         """Compute the gradients of these patterns of this engine, and return their sums."""

@@ -78,7 +78,8 @@ class TileLayout:
 
     owner: rank of each pattern (pattern,). owned: disjoint, together the whole object. held: what an engine has in
     memory, its own pixels among them. origins: top-left corners (pattern, yx) of the windows; window: their size
-    (y, x); margin: by which they may move [pixels].
+    (y, x); margin: by which they may move [pixels]; reach: distance of other pixels on which one depends. axes: 0 (y)
+    or 1 (x) across which each cut is, in the order of the cuts.
     """
 
     owner: NDArray[np.int64]
@@ -87,6 +88,8 @@ class TileLayout:
     origins: NDArray[np.int64]
     window: tuple[int, int]
     margin: int
+    reach: int
+    axes: tuple[int, ...]
 
     @property
     def largest(self) -> tuple[int, int]:
@@ -126,14 +129,16 @@ def tile_layout(
     *,
     margin: int,
     reach: int = 1,
+    like: TileLayout | None = None,
 ) -> TileLayout:
     """Return the tiles of `world` engines.
 
     window_positions: top-left corners (pattern, yx) of the windows [pixels of the whole object]. margin: by which
     windows may move [pixels]. reach: distance of other pixels on which a pixel depends in regularizers and constraints.
+    like: tiles of the same patterns with other windows, whose patterns each engine gets.
     """
-    owner = np.empty(len(window_positions), dtype=np.int64)
-    owned = list[Rectangle]()
+    owner = np.empty(len(window_positions), dtype=np.int64) if like is None else like.owner
+    owned, axes = list[Rectangle](), list[int]()
     centres = window_positions + np.array(window) / 2
 
     def cut(patterns: NDArray[np.int64], area: Rectangle, engines: int) -> None:
@@ -141,19 +146,25 @@ def tile_layout(
             owner[patterns] = len(owned)
             owned.append(area)
             return
-        along = int(np.argmax(area.shape))
-        ordered = patterns[np.argsort(centres[patterns, along], kind="stable")]
         half = engines // 2
-        first = len(ordered) * half // engines
+        along = int(np.argmax(area.shape)) if like is None else like.axes[len(axes)]
+        axes.append(along)
+        if like is None:
+            ordered = patterns[np.argsort(centres[patterns, along], kind="stable")]
+            lower, upper = np.split(ordered, [len(ordered) * half // engines])
+        else:
+            first = owner[patterns] < len(owned) + half
+            lower, upper = patterns[first], patterns[~first]
+        nearest = centres[lower, along].max(initial=-np.inf), centres[upper, along].min(initial=np.inf)
+        known = [float(one) for one in nearest if np.isfinite(one)]
         low, high = area[2 * along], area[2 * along + 1]
-        edge = round(float(centres[ordered[max(0, first - 1) : first + 1], along].mean())) if len(ordered) else low
-        edge = min(max(edge, low), high)
+        edge = min(max(round(sum(known) / len(known)), low), high) if known else low
         bounds = [*area]
         bounds[2 * along + 1] = edge
-        cut(ordered[:first], Rectangle(*bounds), half)
+        cut(lower, Rectangle(*bounds), half)
         bounds = [*area]
         bounds[2 * along] = edge
-        cut(ordered[first:], Rectangle(*bounds), engines - half)
+        cut(upper, Rectangle(*bounds), engines - half)
 
     whole = Rectangle(0, shape[0], 0, shape[1])
     cut(np.arange(len(window_positions)), whole, world)
@@ -169,7 +180,7 @@ def tile_layout(
             (top, left), (bottom, right) = own.min(0) - margin - 1, own.max(0) + np.array(window) + margin + 1
             near = near.around(Rectangle(int(top), int(bottom), int(left), int(right)))
         held.append(near.common(whole))
-    return TileLayout(owner, tuple(owned), tuple(held), origins, window, margin)
+    return TileLayout(owner, tuple(owned), tuple(held), origins, window, margin, reach, tuple(axes))
 
 
 @final
@@ -234,25 +245,31 @@ class ObjectTile:
 
     def refresh(self, *arrays: Tensor) -> None:
         """Replace the halo of arrays (state, slice, y, x, …) by the values of its owners."""
+        for halo, values in self._from_owners(arrays):
+            halo.copy_(values)
+
+    def agree(self, *arrays: Tensor) -> float:
+        """As `refresh`; return the largest change that it made, relative to the largest value, over all engines.
+
+        It is that of rounding: a loop over vectors rounds the rest of an array differently on some processors, and that
+        is other pixels on each engine.
+        """
+        found = [torch.zeros(2, dtype=torch.float64, device=arrays[0].device)]
+        for halo, values in self._from_owners(arrays):
+            found.append(torch.stack([(halo - values).abs().max(), values.abs().max()]).double())
+            halo.copy_(values)
+        change, largest = self._group.largest(torch.stack(found).amax(0)).tolist()
+        return change / largest if largest else 0.0
+
+    def _from_owners(self, arrays: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield parts of the halo of arrays, and the values that their owners have."""
         owned = self.layout.owned
         sent = {rank: [area.common(self.owned)] for rank, area in self.overlaps.items()}
         received = {rank: [area.common(owned[rank])] for rank, area in self.overlaps.items()}
         for pieces in self._start_exchange(arrays, sent, received)().values():
             for area, values in pieces:
                 for array, one in zip(arrays, values, strict=True):
-                    array[_at(area.inside(self.held))] = one
-
-    def equal(self, *arrays: Tensor) -> bool:
-        """Return whether all engines have equal values in the pixels that they share; on all engines.
-
-        Engines compare sums of their bits.
-        """
-        places = {rank: _at(area.inside(self.held)) for rank, area in self.overlaps.items()}
-        own = {rank: torch.stack([_bits(array[place]) for array in arrays]) for rank, place in places.items()}
-        others = {rank: torch.empty_like(sums) for rank, sums in own.items()}
-        self._group.exchange(own, others)
-        same = all(torch.equal(sums, others[rank]) for rank, sums in own.items())
-        return int(self._group.sum(torch.tensor([int(same)]))) == self._group.world
+                    yield array[_at(area.inside(self.held))], one
 
     @property
     def area(self) -> tuple[slice, slice]:
@@ -356,12 +373,6 @@ class ObjectTile:
         parts = message.split([shape.numel() for shape in shapes])
         views = iter([part.view(shape) for part, shape in zip(parts, shapes, strict=True)])
         return message, [(area, [next(views) for _ in arrays]) for area in areas]
-
-
-def _bits(values: Tensor) -> Tensor:
-    """Return the sum of the bits of real values, as integers; 0 and -0 are equal."""
-    integers = torch.int64 if values.element_size() == 8 else torch.int32
-    return (values + 0.0).view(integers).sum(dtype=torch.int64)
 
 
 def _first_axis(array: Tensor) -> int:

@@ -206,7 +206,7 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
         others = [group for group in dense if group["name"] not in ("object", "probe")]
         optimisers: list[torch.optim.Optimizer] = [SGD(own, momentum=settings.momentum), Adam(others)]
     else:
-        optimisers = [_dense(settings, dense)]
+        optimisers = [_dense(settings, dense, model.part.is_whole)]
     if rows:
         optimisers.append(RowAdam(rows))
     return optimisers
@@ -227,12 +227,14 @@ def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) ->
         )
 
 
-def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+def _dense(settings: Settings, groups: list[dict[str, Any]], whole: bool) -> torch.optim.Optimizer:
+    """Return the optimiser of dense parameters. whole: whether the object is not in tiles."""
     match settings.optimiser:
         case "sgd":
             return SGD(groups, momentum=settings.momentum)
         case "adamw":
-            return torch.optim.AdamW(groups, betas=BETAS, eps=ADAM_EPSILON, fused=True)
+            # The fused one rounds the last numbers of an array differently, which are other pixels in each tile.
+            return torch.optim.AdamW(groups, betas=BETAS, eps=ADAM_EPSILON, fused=whole)
         case "nadam":
             return torch.optim.NAdam(groups, betas=BETAS, eps=ADAM_EPSILON)
         case "radam":

@@ -72,6 +72,9 @@ def search_positions(problem: Problem) -> None:
     buffers.forget()
     if chosen.restarts_object(problem.epoch) and problem.initial_object is not None:
         problem.model.object.set(problem.initial_object)
+        if problem.tile is not None:
+            with torch.no_grad():
+                problem.tile.refresh(*problem.model.object.parameters())
 
 
 def _radii(trials: int, largest: float, progress: float) -> list[float]:

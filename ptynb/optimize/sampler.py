@@ -246,14 +246,26 @@ def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:
     return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions, owners)
 
 
-def layout_of(scan: Scan, settings: Settings, world: int) -> TileLayout | None:
-    """Return the tiles of the object on `world` engines; None if each has the whole object."""
+def layout_of(scan: Scan, settings: Settings, world: int, cropped: Scan | None = None) -> TileLayout | None:
+    """Return the tiles of the object on `world` engines; None if each has the whole object.
+
+    cropped: the scan with patterns cropped to a window, whose tiles have the same patterns.
+    """
     if settings.object.layout == "whole" or world == 1:
         return None
+    layout = _tiles_of(scan, settings, world, None)
+    return layout if cropped is None or cropped is scan else _tiles_of(cropped, settings, world, layout)
+
+
+def _tiles_of(scan: Scan, settings: Settings, world: int, like: TileLayout | None) -> TileLayout:
     frame, window = object_frame(scan, settings), model_window(scan, settings)
-    reach = max([1, *(one.reach or 0 for one in settings.constraints)])
-    positions = window_positions(scan, settings)
-    return tile_layout(positions, window, frame.shape, world, margin=settings.margin, reach=reach)
+    positions, reach = window_positions(scan, settings), reach_of(settings)
+    return tile_layout(positions, window, frame.shape, world, margin=settings.margin, reach=reach, like=like)
+
+
+def reach_of(settings: Settings) -> int:
+    """Return the distance of other pixels on which one of the object depends in regularizers and constraints."""
+    return max([1, *(one.reach or 0 for one in settings.constraints)])
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

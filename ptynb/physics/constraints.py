@@ -37,7 +37,8 @@ class CustomConstraint(ABC):
         When the constraint is applied.
     reach : int or None
         Distance of the pixels of the object on which one depends afterwards: 0 if each pixel is changed by itself, or
-        only other parameters are. None: it may depend on all; with an object in tiles it has to be 0 or 1.
+        only other parameters are. None: it may depend on all. With an object in tiles it has to be 0 or 1:
+        `model.object` is the engine's tile then, while positions are those in the whole object.
     """
 
     after: Literal["epoch", "update"] = "epoch"

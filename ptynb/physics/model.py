@@ -190,13 +190,13 @@ class Model(nn.Module):
         self.initial_positions = positions.to(device)
         self.admitted: Tensor | None = None
         """Indices (pattern,) of the patterns that are there, if not all are; on the device."""
-        sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
-        self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
-        first = -torch.tensor(self.part.origin)
-        last = first + torch.tensor(self.part.shape) - torch.tensor(self.window)
-        self._whole_limits = first.to(self.initial_positions), last.to(self.initial_positions)
+        self._origin = torch.tensor(self.part.origin).to(self.initial_positions)
+        window = torch.tensor(self.window).to(self.initial_positions)
+        held = torch.tensor(object.values.shape[-2:]).to(window)
+        self._limits = self._origin, self._origin + held - window
+        self._whole_limits = torch.zeros_like(window), torch.tensor(self.part.shape).to(window) - window
         whole = torch.round(positions)
-        self._window_origins = whole.to(device, torch.int64)
+        self._window_origins = self._in_array(whole.to(device)).to(torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -358,13 +358,18 @@ class Model(nn.Module):
             return select(batch.patterns, self._window_origins, self._subpixel_shifts)
         positions = self.positions_of(batch)
         whole = positions.detach().round().clamp(*self._limits)
-        return whole.to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
+        return self._in_array(whole).to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
 
     def window_origins(self, batch: Batch) -> Tensor:
         """Return window origins (pattern, yx), int64, of any patterns, which may lie beyond a tile."""
         if not self.movers:
             return self._window_origins[batch.patterns]
-        return self.positions_of(batch).detach().round().clamp(*self._whole_limits).to(torch.int64)
+        whole = self.positions_of(batch).detach().round().clamp(*self._whole_limits)
+        return self._in_array(whole).to(torch.int64)
+
+    def _in_array(self, whole: Tensor) -> Tensor:
+        """Return pixels (…, yx) of the whole object as pixels of the array."""
+        return whole if self.part.is_whole else whole - self._origin
 
     @property
     def movers(self) -> list[ModelComponent]:
@@ -372,7 +377,7 @@ class Model(nn.Module):
         return self._active("shift_positions")
 
     def positions_of(self, batch: Batch) -> Tensor:
-        """Return the current positions (pattern, yx) [pixels of the object array], float64."""
+        """Return the current positions (pattern, yx) [pixels of the whole object], float64."""
         positions = self.initial_positions[batch.patterns]
         for component in self._active("shift_positions"):
             positions = component.shift_positions(positions, batch)
@@ -380,12 +385,12 @@ class Model(nn.Module):
 
     def start_positions(self) -> Tensor:
         """Return the initial positions of all patterns (pattern, yx), as `all_positions`."""
-        return self.initial_positions.double().cpu() + torch.tensor(self.part.origin)
+        return self.initial_positions.double().cpu().clone()
 
     def all_positions(self) -> Tensor:
         """Return the positions of all patterns (pattern, yx) [pixels of the whole object], float64, on the CPU."""
         with torch.no_grad():
-            return self.positions_of(self.all_patterns()).double().cpu() + torch.tensor(self.part.origin)
+            return self.positions_of(self.all_patterns()).double().cpu()
 
     @torch.no_grad()
     def place(self, patterns: Tensor, positions: Tensor) -> None:
@@ -393,7 +398,7 @@ class Model(nn.Module):
         device, whole = self._device, torch.round(positions)
         patterns = patterns.to(device)
         self.initial_positions[patterns] = positions.to(device)
-        self._window_origins[patterns] = whole.to(device, torch.int64)
+        self._window_origins[patterns] = self._in_array(whole.to(device)).to(torch.int64)
         self._subpixel_shifts[patterns] = (positions - whole).to(device, self._subpixel_shifts.dtype)
 
     def set_admitted(self, patterns: Tensor | None) -> None:

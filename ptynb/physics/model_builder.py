@@ -269,7 +269,7 @@ def make_model(
     pixels, if `object` is a tile.
     """
     dtype, device = probe.real.dtype, probe.device
-    positions = torch.from_numpy(window_positions(scan, settings) - np.array((0, 0) if part is None else part.origin))
+    positions = torch.from_numpy(window_positions(scan, settings))
     of_pattern = None if scan.probe_of_pattern is None else torch.from_numpy(scan.probe_of_pattern).to(device)
     start = _Start(scan, settings, positions.to(device), probe, Probe(probe, of_pattern), mean_count, descan)
     built_in = {name: make(start).to(device) for name, (used, make) in BUILT_IN.items() if used(settings)}

@@ -236,6 +236,7 @@ class Reconstruction(RunView):
         self._advancing: int | None = None
         self._shown_notices: set[str] = set()
         self._result: Result | None = None
+        self._result_lock = threading.Lock()
         self._result_at: tuple[int, int, int] | None = None
         if cluster is not None:
             with _open_lock:
@@ -611,14 +612,16 @@ class Reconstruction(RunView):
     def result(self) -> Result:
         """Present object, probe, positions and record; requires a pass over all patterns for the R-factor.
 
-        After a failure it has the state of a remaining engine, and an R-factor of NaN. An object in tiles of more than
-        256 MB is in a file beside the checkpoints, if there are any: see `Result`.
+        After a failure it has the state of a remaining engine, and an R-factor of NaN; with the object in tiles it is
+        the last one that was taken before: `branch_result` returns that of a checkpoint. An object in tiles of more
+        than 256 MB is in a file beside the checkpoints, if there are any: see `Result`.
         """
         if not self._client.closed and self._client.engines.reachable:
             self._take_result()
         if self._result is None:
             raise ReconstructionError(
-                "There is no result: the run failed early, or its cluster was stopped before `result` or `save`.",
+                "There is no result: the run failed, or its cluster was stopped, before `result` or `save`. "
+                "branch_result(branch_name) returns that of the latest checkpoint, if there is one.",
                 code="reconstruction.no-result",
             ) from self._client.failure
         return dataclasses.replace(self._result, **vars(self._client.annotation))
@@ -927,6 +930,10 @@ class Reconstruction(RunView):
                 warnings.warn(notice, PtynbWarning, stacklevel=3)
 
     def _take_result(self) -> None:
+        with self._result_lock:  # the live view takes it in a thread, too
+            self._take_new_result()
+
+    def _take_new_result(self) -> None:
         with object_file(self._client.spec, self._client.checkpoint_folder) as file:
             if self._client.failure is None:
                 try:

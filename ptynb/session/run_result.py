@@ -23,7 +23,6 @@ from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import load_model_state
 from ptynb.io.checkpoint_result import checkpoint_result
-from ptynb.io.new_files import writable
 from ptynb.io.reading.large_array import mapped_pieces
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
@@ -72,19 +71,20 @@ def object_file(spec: RunSpec, checkpoint_folder: Callable[[], str | None]) -> I
     """Yield the path of an empty file beside the checkpoints, into which rank 0 can write a large object in tiles.
 
     It is removed afterwards: its content exists as long as it is mapped. "": the object is not in tiles, or there are
-    no checkpoints, or their folder is not seen from here.
+    no checkpoints, or files in their folder cannot be made from here.
     """
     if spec.settings.object.layout == "whole" or spec.checkpointing is None:
         yield ""
         return
     known = checkpoint_folder()
-    folder = private_folder(spec.checkpointing.folder or default_folder()) if known is None else Path(known)
-    if not folder.is_dir():
+    chosen = (spec.checkpointing.folder or default_folder()).expanduser().absolute()
+    folder = private_folder(chosen) if known is None else Path(known)
+    file = folder / f".result.{secrets.token_hex(4)}.part"
+    try:
+        file.touch(mode=0o600, exist_ok=False)
+    except OSError:  # not seen, or not writable, from here
         yield ""
         return
-    file = folder / f".result.{secrets.token_hex(4)}.part"
-    with writable(file):
-        file.touch(mode=0o600, exist_ok=False)
     try:
         yield str(file)
     finally:

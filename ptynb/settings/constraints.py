@@ -227,8 +227,8 @@ class Denoise(Constraint):
 
     @property
     def reach(self) -> int | None:
-        """Two pixels in each step of the dual problem, and one in the last difference."""
-        return 2 * TV_STEPS + 1 if self.norm == "tv" else 0
+        """One pixel in each step of the dual problem, and one in the last difference."""
+        return TV_STEPS + 1 if self.norm == "tv" else 0
 
 
 class Smooth(Constraint):

@@ -11,7 +11,8 @@ import pytest
 
 from ptynb.io.checkpoint_file import of_object
 from ptynb.settings import WHOLE_PASSES, Settings
-from tests.cases import ALGORITHMS, CASES, MODES, a_scan, as_sgd
+from ptynb.settings.constraints import GaussianBlur, SmoothTilts
+from tests.cases import ALGORITHMS, CASES, MODES, THICK, a_scan, as_sgd
 from tests.engine import checkpoint_work, work
 from tests.engine.ranks import Ranks
 from tests.engine.reference_model import difference
@@ -131,3 +132,47 @@ def test_a_window_beyond_its_tile_ends_the_run(ranks: Ranks) -> None:
     for message in ranks.run(2, work.pushed_beyond_tile, a_scan(), settings):
         assert "window-left-tile" in message
         assert "have moved beyond the tiles of their engines, whose margin is 4 pixels" in message
+
+
+def test_a_picture_of_what_is_not_there_is_an_error_of_who_asked(ranks: Ranks) -> None:
+    settings = Settings(batch=8, batch_sampling="cells", object={"layout": "tiles"})
+    error, applied, epochs = ranks.run(2, work.asked_for_what_is_not_there, a_scan(), settings)[0]
+    assert "slice 3 of object mode 0, and the object has 1 slices" in error
+    assert (applied, epochs) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"object": {"parametrization": "amplitude_phase", "modes": 2}},
+        {"optimiser": "adamw"},
+        {"slices": THICK, "tilt": {"per_position": True, "learning_rate": 0.1}, "constraints": (SmoothTilts(sigma=3),)},
+        {"positions": {"search_trials": 2, "search_restarts": 1}, "object": {"parametrization": "amplitude_phase"}},
+    ],
+    ids=["polar modes", "adamw", "smooth tilts", "position search"],
+)
+def test_single_precision_keeps_engines_together(ranks: Ranks, settings: dict[str, Any]) -> None:
+    """What rounds differently at other places of an array, or depends on absolute positions."""
+    whole = Settings(**{"batch": 8, "batch_sampling": "cells", "precision": "single", **settings})
+    alone = ranks.run(1, work.train, a_scan(), whole, 10)[0]
+    for answer in ranks.run(3, work.train, a_scan(), whole.replace(object={"layout": "tiles"}), 10):
+        assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-4)
+
+
+def test_own_components_see_positions_in_the_whole_object(ranks: Ranks) -> None:
+    settings = Settings(batch=8, batch_sampling="cells", precision="double", object={"padding": 12})
+    alone = ranks.run(1, work.magnified, a_scan(), settings, 10)[0]
+    for rank, answer in enumerate(
+        ranks.run(3, work.magnified, a_scan(), settings.replace(object={"layout": "tiles"}), 10)
+    ):
+        for name in ("object", "probe", "positions")[1 if rank else 0 :]:
+            assert difference(alone[name], answer[name]) < 1e-9, name
+
+
+def test_what_reaches_beyond_the_halo_is_not_begun_in_a_run(ranks: Ranks) -> None:
+    settings = Settings(
+        batch=8, batch_sampling="cells", object={"layout": "tiles"}, constraints=[GaussianBlur(sigma=1)]
+    )
+    wider = settings.replace(constraints=[GaussianBlur(sigma=5)])
+    for answer in ranks.run(2, work.refused_live, a_scan(), settings, wider):
+        assert "constraints that reach 30, need more of the object on each engine than there is (4 and 6)" in answer

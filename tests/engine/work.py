@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.data.commands import CloseRun, Command, MakeResult, StartRun
+from ptynb.data.commands import CloseRun, Command, MakeResult, ReduceObject, StartRun
 from ptynb.data.engine_records import Failure
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, join
@@ -107,6 +107,40 @@ def pushed_beyond_tile(membership: Membership, scan: Scan, settings: Settings) -
         return ""
     except ReconstructionError as error:
         return f"{error.code}: {error}"
+    finally:
+        leave(loop, group)
+
+
+def magnified(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """Arrays after some updates with a component that magnifies the scan."""
+
+    class Magnification(ModelComponent):
+        name = "magnification"
+        rate = 1e-4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = torch.nn.Parameter(torch.tensor(1.02, dtype=torch.float64))
+
+        def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
+            return positions * self.factor
+
+    group = join(membership)
+    loop = Loop(scan, settings, group, (Magnification(),))
+    try:
+        for _ in range(updates):
+            loop.step()
+        return {name: tensor.numpy() for name, tensor in (loop.arrays() | loop.parameters()).items()}
+    finally:
+        leave(loop, group)
+
+
+def refused_live(membership: Membership, scan: Scan, settings: Settings, changed: Settings) -> str:
+    """Why settings cannot change in a run."""
+    group = join(membership)
+    loop = Loop(scan, settings, group)
+    try:
+        return loop.why_not_live(changed)
     finally:
         leave(loop, group)
 
@@ -254,6 +288,29 @@ def infinite_in_one_tile(membership: Membership, scan: Scan, settings: Settings)
     finally:
         leave(loop, group)
     return "nothing noticed"
+
+
+def asked_for_what_is_not_there(membership: Membership, scan: Scan, settings: Settings) -> tuple[str, int, int]:
+    """The error of a picture of a slice that an object in tiles has not; commands that count, and epochs made after."""
+    worker = Worker(scan, settings, membership)
+    try:
+        loaded(worker)
+        if membership.rank == 0:
+            answer = worker._reduce(ReduceObject(0, 3, (0, 8, 0, 8), 1))
+            error = f"{answer.exception(30)}"
+            taken = worker._reduce(ReduceObject(0, 0, (0, 8, 0, 8), 1)).result(30)
+            assert tuple(taken.object.shape) == (8, 8)
+            number = worker.command(StartRun(1))
+            obeyed(worker, number)
+            until(lambda: worker.status().epoch == 1 or worker.status().failure, 30, "the run continues")
+            status = worker.status()
+            assert status.failure is None, status.failure
+            return error, status.applied, status.epoch
+        return "", 0, 0
+    finally:
+        if membership.rank == 0:
+            worker.command(CloseRun())
+        worker._thread.join(60)
 
 
 def obeyed(worker: Worker, number: int) -> None:

@@ -75,3 +75,22 @@ def test_windows_of_one_place_leave_engines_without_pixels_or_patterns_out() -> 
     assert (pixels(layout.owned) == 1).all()
     for one, other in combinations(layout.owned, 2):
         assert one.common(other).empty
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])
+@pytest.mark.parametrize("kind", ["random", "gap", "corner", "line"])
+def test_tiles_of_cropped_patterns_have_the_same_patterns(kind: str, world: int) -> None:
+    """Pixels are twice as large, along y more: other sides are longer, and edges are rounded otherwise."""
+    whole, corners = layout_of(kind, world), scan_of(kind) / (2.3, 2.0)
+    window, shape = (30, 30), (330, 300)
+    cropped = tile_layout(corners, window, shape, world, margin=MARGIN, like=whole)
+    assert np.array_equal(cropped.owner, whole.owner)
+    for rank, held in enumerate(cropped.held):
+        own = np.rint(corners[whole.owner == rank])
+        if len(own):
+            assert (own.min(0) >= (held.top, held.left)).all()
+            assert (own.max(0) + window <= (held.bottom, held.right)).all()
+    counted = np.zeros(shape, np.int64)
+    for area in cropped.owned:
+        counted[area.top : area.bottom, area.left : area.right] += 1
+    assert (counted == 1).all()

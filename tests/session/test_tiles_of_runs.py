@@ -15,6 +15,7 @@ import torch
 import ptynb as pt
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
+from ptynb.io.status_file import read_status
 from tests.raising import raises
 
 WHOLE = pt.Settings(
@@ -91,6 +92,9 @@ def test_restored_to_the_bit_and_resumed_by_one_process(scan: Scan, cluster: pt.
         list(recon.run(2))
         again, windows = recon.result, recon._client.call(0, "positions")
     assert np.array_equal(again.object, unbroken.object)
+    status, _ = read_status((tmp_path / "run" / "status.json").read_bytes())
+    assert status is not None
+    assert status.state == "closed"
     with pt.resume(tmp_path / "run", scan) as alone:
         list(alone.run(1))
         resumed = alone.result
@@ -105,9 +109,11 @@ def test_recovered_after_the_loss_of_an_engine(scan: Scan, tmp_path: Path) -> No
     keep = pt.Checkpointing(folder=tmp_path / "run", epochs=1, seconds=None)
     with pt.Cluster(3, device="cpu") as cluster, pt.Reconstruction(scan, TILES, cluster, checkpointing=keep) as recon:
         list(recon.run(2))
+        before = recon.result
         os.kill(cluster.status()[1]["pid"], signal.SIGKILL)
         with pytest.raises(pt.ReconstructionError):
             list(recon.run(2))
+        assert np.array_equal(recon.result.object, before.object)
         recon.recover()
         recon.wait()
         result = recon.result

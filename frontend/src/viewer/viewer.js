@@ -61,7 +61,7 @@ export class Board {
     this.timer = null;
     /** The part that is asked for with more pixels, and when it will be.
      * @type {Region | []} */
-    this.region = [];
+    this.region = this.get("region") ?? []; // that of another page, or of this one before it was loaded again
     /** @type {number | undefined} */
     this.resting = undefined;
     this.sharpened = -1;

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import tempfile
@@ -47,8 +48,10 @@ def mapped_dataset(stored: h5py.Dataset, path: Path) -> NDArray[Any] | None:
 
 def write_piece(path: Path, shape: tuple[int, ...], place: tuple[int | slice, ...], values: NDArray[Any]) -> None:
     """Write values at their place in an array of this shape, of which the file has nothing (it is empty) or a part."""
-    mode = "r+" if path.stat().st_size else "w"
-    with _room(path.parent, math.prod(shape) * values.itemsize), h5py.File(path, mode) as file:
+    with (
+        _room(path.parent, math.prod(shape) * values.itemsize),
+        h5py.File(path, "r+" if path.stat().st_size else "w") as file,
+    ):
         file.require_dataset(OBJECT, shape, values.dtype)[place] = values
 
 
@@ -72,10 +75,20 @@ def large_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path) -> Itera
         return
     with _room(folder, octets), tempfile.TemporaryFile(dir=folder) as file:
         # Room is taken now: a write to mapped memory without it would end the process.
-        os.posix_fallocate(file.fileno(), 0, octets)
+        _take_room(file.fileno(), octets)
         values = np.memmap(file, dtype, "r+", shape=shape)
     yield values
     values.flags.writeable = False
+
+
+def _take_room(file: int, octets: int) -> None:
+    """Reserve so many bytes for a file."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, octets)
+        return
+    zeros = bytes(2**24)
+    for start in range(0, octets, len(zeros)):
+        os.write(file, zeros[: octets - start])
 
 
 @contextmanager
@@ -84,8 +97,10 @@ def _room(folder: Path, octets: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free disk space there" if full else "see that files can be made there"
         raise FileError(
             f"The object has {octets / 1e9:.3g} GB, too much for memory, and can't be written to a file in {folder} "
-            f"({error.strerror or error}); free disk space there.",
+            f"({error.strerror or error}); {remedy}.",
             code="file.not-writable",
         ) from None
