@@ -99,7 +99,7 @@ def refused(membership: Membership, scan: Scan, settings: Settings) -> list[tupl
             except InvalidValueError as error:
                 told.append((error.code, str(error)))
         assert worker.pictures(RenderRequest()) is not None
-        assert worker.status().applied == 1
+        assert worker.status().applied == 0
         worker.command(CloseRun())
     worker._thread.join(60)
     assert worker.status().failure is None, worker.status().failure

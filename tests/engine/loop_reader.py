@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from concurrent.futures import Future
 
 import torch
 
@@ -27,5 +27,5 @@ class LoopReader(StateReader):
     def _state(self) -> str:
         return "ready"
 
-    def _reduce(self, wanted: ReduceObject, take: Callable[[Taken], None]) -> None:
+    def _reduce(self, wanted: ReduceObject) -> Future[Taken]:
         raise AssertionError("this object is not in tiles")

@@ -220,6 +220,7 @@ def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> No
             self._plan, self._notices, self._verdict = WITHOUT_STAGES, (), ()
             self._r_factors, self._numbers = [], itertools.count()
             self._seen, self._applied, self._target, self._threads = "ready", 0, RunTarget(), 1
+            self._uncounted_applied = 0
 
         @property
         def _state(self) -> str:

@@ -42,7 +42,7 @@ def test_two_real_engines_are_measured(cluster, scan, optimiser):
 
 def test_advice_from_two_real_engines(cluster, scan):
     found = pt.advise(scan, Settings(), cluster)
-    assert [option.engines for option in found.options] == [1, 2, 2]
+    assert [option.engines for option in found.options] == [1, 2, 2, 2]
     assert found.best in found.options
     assert cluster.running
 

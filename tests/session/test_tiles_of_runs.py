@@ -83,7 +83,7 @@ def test_reconfigured_in_tiles_to_the_whole_object_and_back(scan: Scan, cluster:
 
 
 def test_restored_to_the_bit_and_resumed_by_one_process(scan: Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
-    keep = pt.Checkpointing(folder=tmp_path / "run", epochs=1, seconds=None)
+    keep = pt.Checkpointing(folder=tmp_path / "run", epochs=1, seconds=None, pictures=0.1)
     with pt.Reconstruction(scan, TILES, cluster, checkpointing=keep) as recon:
         list(recon.run(2))
         list(recon.run(2))

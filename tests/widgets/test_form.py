@@ -29,6 +29,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "slices.count": {"slices.thickness": 1e-9}, "slices.learning_rate": SLICES, "tilt.learning_rate": SLICES,
     "descan.learning_rate": {"descan.start": "zero"}, "momentum": {"optimiser": "sgd"},
     "gradient_accumulation": {"batch": 4096}, "aberrations.order": {"probe.learning_rate": 0.0},
+    "object.layout": {"batch_sampling": "cells"},
 }  # fmt: skip
 
 

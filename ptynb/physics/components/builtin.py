@@ -134,6 +134,8 @@ def _block_sums(values: Tensor, steps: Sequence[int], first: Sequence[int]) -> T
     """Return sums over blocks of this size (y, x) of values (y, x), whose first pixel has this place in its block."""
     # Rows first, then columns, by slices: a sum over small axes takes five times as long.
     for axis, (step, start) in enumerate(zip(steps, first, strict=True)):
+        if step == 1:
+            continue
         shape = [*values.shape]
         shape[axis] = -(-(start + shape[axis]) // step)
         sums = values.new_zeros(shape)
