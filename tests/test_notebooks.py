@@ -118,12 +118,13 @@ def test_a_component_and_a_constraint_take_fewer_than_forty_lines() -> None:
 
 @pytest.mark.system("notebooks")
 def test_a_cluster_survives_what_the_notebook_does_to_it(tmp_path: Path) -> None:
-    values = ("[c.name for c in recon.changes]", "result.losses", "again.epoch")
+    values = ("[c.name for c in recon.changes]", "result.losses", "again.epoch", "of_tiles.losses")
     shown, found = run("05_cluster", tmp_path, *values)
     assert IMAGE in shown
     assert found["[c.name for c in recon.changes]"] == ["engines"]
     assert len(found["result.losses"]) == 80
     assert found["again.epoch"] == 83
+    assert len(found["of_tiles.losses"]) == 5
 
 
 @pytest.mark.system("notebooks")
