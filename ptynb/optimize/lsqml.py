@@ -359,13 +359,13 @@ def illumination_of_all(model: Model, planned: bool = False) -> Tensor:
     """
     shape, rim = model.object.values.shape[-2:], model.window
     patterns = model.all_patterns() if planned else model.admitted_patterns()
-    origins = model.window_origins(patterns)
+    rows, columns = model.window_origins(patterns).unbind(1)
     tile = (model.part.shape[0], model.part.shape[1]) != (*shape,)
     if tile:  # of windows that begin before it, too
         shape = torch.Size(side + before for side, before in zip(shape, rim, strict=True))
-        origins = origins + torch.tensor(rim, device=origins.device)
-    inside = ((origins >= 0) & (origins < torch.tensor(shape, device=origins.device))).all(1)
-    places = torch.where(inside, origins[:, 0] * shape[1] + origins[:, 1], 0)
+        rows, columns = rows + rim[0], columns + rim[1]
+    inside = (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
+    places = torch.where(inside, rows * shape[1] + columns, 0)
     probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
     of_pattern = model.probe.of_pattern
     of_pattern = None if of_pattern is None else of_pattern[patterns.patterns]

@@ -490,11 +490,13 @@ def covered(shape: tuple[int, int], window_origins: Tensor, window: tuple[int, i
     that the order is without effect; the windows themselves would take 12 bytes a pixel on a GPU. Windows may reach
     beyond the array, as those of other engines do beyond a tile.
     """
-    width, sides = shape[1] + 1, torch.tensor(shape, device=window_origins.device)
+    width, corner = shape[1] + 1, window_origins.unbind(1)
     count = torch.zeros((shape[0] + 1) * width, dtype=torch.int32, device=window_origins.device)
-    ends = (window_origins + torch.tensor(window, device=window_origins.device)).clamp(min=0)
-    firsts, ends = torch.minimum(window_origins.clamp(min=0), sides), torch.minimum(ends, sides)
-    for rows, columns, sign in ((firsts, firsts, 1), (firsts, ends, -1), (ends, firsts, -1), (ends, ends, 1)):
-        corners = rows[:, 0] * width + columns[:, 1]
+    tops, lefts = (first.clamp(0, side) for first, side in zip(corner, shape, strict=True))
+    bottoms, rights = (
+        (first + length).clamp(0, side) for first, length, side in zip(corner, window, shape, strict=True)
+    )
+    for rows, columns, sign in ((tops, lefts, 1), (tops, rights, -1), (bottoms, lefts, -1), (bottoms, rights, 1)):
+        corners = rows * width + columns
         count.index_add_(0, corners, torch.full_like(corners, sign, dtype=torch.int32))
     return count.view(-1, width).cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)[:-1, :-1] > 0
