@@ -39,6 +39,7 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
     indices = np.array([index], dtype=np.int64)
     if index not in loop.shard.present:
         return None
+    next(loop.together(indices))
     with torch_alone(loop.model.compiled):
         # Only this engine evaluates the model: a sum over all engines would wait for ever.
         batch = dataclasses.replace(loop.shard.batch(indices, 1), total=lambda own: own)  # not summed over engines
@@ -65,9 +66,13 @@ def pattern_r_factors(loop: Loop, seconds: float, source: str, total: int) -> Me
     record.begin(loop.moment)
     measured = False
     while len(rows := record.due(size)):
-        batch = dataclasses.replace(loop.shard.batch(loop.shard.present[rows], size), total=lambda own: own)
-        residuals, totals = loop.residuals(batch)
-        record.store(rows, (residuals / totals).cpu().numpy())
+        values = np.empty(len(rows))
+        for places in loop.together(loop.shard.present[rows]):
+            patterns = loop.shard.present[rows[places]]
+            batch = dataclasses.replace(loop.shard.batch(patterns, size), total=lambda own: own)
+            residuals, totals = loop.residuals(batch)
+            values[places] = (residuals / totals).cpu().numpy()
+        record.store(rows, values)
         measured = True
         if time.perf_counter() - started >= seconds:
             break

@@ -42,18 +42,19 @@ from ptynb.optimize.live_sampler import LiveSampler
 from ptynb.optimize.lsqml import illumination_of_all
 from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.optimize.position_search import batches_of_search, search_positions
-from ptynb.optimize.sampler import BatchSampler, Sampler, layout_of, planned_order, reach_of
+from ptynb.optimize.sampler import BatchSampler, Sampler, bands_of, layout_of, planned_order, reach_of
 from ptynb.physics import triton_dispatch
-from ptynb.physics.components.builtin import Positions
+from ptynb.physics.components.builtin import ObjectPart, Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, WeightedSum, amplitude_residuals, make_loss, poisson_below
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
+from ptynb.physics.streamed_object import StreamedObject
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.preparation.crop_and_pad import in_window
-from ptynb.settings import BY_EXIT_WAVES, Settings
+from ptynb.settings import BY_EXIT_WAVES, POINTWISE, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
 
@@ -211,6 +212,15 @@ class Loop:
         self._begin_epoch()
         self.shard.follow(self._upcoming_batches())
 
+    def _show_rows(self) -> None:
+        """Let the device have the rows of the object that the present update needs, if it is streamed."""
+        if (streamed := self.model.streamed) is None:
+            return
+        patterns = self._table[:, self.update :].max(0)
+        bands = streamed.bands.of_pattern[patterns]
+        others = bands[bands != bands[0]]
+        self.model.show(int(bands[0]), int(others[0]) if len(others) else None)
+
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the batches that this engine will request from the patterns, from the next update on."""
         if self.order.open:
@@ -248,13 +258,19 @@ class Loop:
             area = self.tile.area
             start = start._replace(object=self._shared_guess(start.object))
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, *start, area)
+        part = None if self.tile is None else self.tile.own
+        streamed = self._streamed(object, scan)
+        if streamed is not None:
+            part = ObjectPart.whole(object)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
-        object = object.contiguous().to(self.group.device)
-        if self.tile is None:
-            object = self.group.broadcast(object)
+        object = object.contiguous()
+        if streamed is None:
+            object = object.to(self.group.device)
+            if self.tile is None:
+                object = self.group.broadcast(object)
         model = make_model(
             scan,
             self.settings,
@@ -265,7 +281,8 @@ class Loop:
             mask=None if mask is None else mask.to(self.group.device),
             descan=descan,
             extensions=components,
-            part=None if self.tile is None else self.tile.own,
+            part=part,
+            streamed=streamed,
         )
         if self.tile is not None:
             with torch.no_grad():  # a loop over vectors rounds its rest differently, which others have elsewhere
@@ -276,6 +293,14 @@ class Loop:
             if not _among(of_tile, tensor):
                 self.group.broadcast(tensor.data)
         return model
+
+    def _streamed(self, object: Tensor, scan: Scan) -> StreamedObject | None:
+        """Return the object (state, slice, y, x) in host memory, if it is streamed. scan: in the present window."""
+        if self.settings.object.layout != "streamed":
+            return None
+        assert isinstance(self.order, BatchSampler)
+        polar = self.settings.object.parametrization == "amplitude_phase"
+        return StreamedObject(object.contiguous(), polar, bands_of(scan, self.settings, self.order), self.group.device)
 
     def _shared_guess(self, guess: Array | None) -> Array | None:
         """Return rank 0's initial object (y, x), from which each rank takes its tile; None: there is none."""
@@ -297,6 +322,7 @@ class Loop:
         """
         started = time.perf_counter() if self._clock is None else self._clock
         self.order.fill(self._table, self.update)
+        self._show_rows()
         self._loss_sum += self.algorithm.update(self._table, self.update)
         self.update += 1
         self.updates_done += 1
@@ -312,12 +338,17 @@ class Loop:
     @torch.no_grad()
     def after_update(self, epoch_ended: bool) -> None:
         """Call `update_done` of components that define it, and impose the constraints that are due."""
+        streamed = self.model.streamed
         for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
+        if streamed is not None and epoch_ended:
+            streamed.complete()
         for constraint in (*self.problem.settings.constraints, *self._custom_constraints):
             if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
-                if isinstance(constraint, CustomConstraint):
+                if streamed is not None and isinstance(constraint, POINTWISE):
+                    impose(constraint, self.model.in_host_memory())
+                elif isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
                 else:
                     impose(constraint, self.model)
@@ -599,6 +630,8 @@ class Loop:
         loss_sums: from `loss_sums`. It does not communicate.
         """
         on_rank_0 = self.group.rank == 0
+        if self.model.streamed is not None:
+            self.model.streamed.complete()
         algorithm_state = self._stored(self.algorithm.state())
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
         model_state = self._stored({f"model/{name}": one for name, one in self.model.arrays().items()})
@@ -763,20 +796,35 @@ class Loop:
         """
         buffers.forget()  # the buffers of updates have another size
         sums = torch.zeros((2, len(self.spans)), dtype=torch.float64, device=self.group.device)
-        size, of_patterns = self.evaluation_batch(), list[Tensor]()
-        for patterns in self.shard.portions(size):
-            residuals, totals = self.residuals(self.shard.batch(patterns, size))
-            of_patterns.append(residuals / totals)
-            for number, span in enumerate(self.spans):
-                own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
-                sums[0, number] += residuals[own].sum()
-                sums[1, number] += totals[own].sum()
+        size, of_patterns, order = self.evaluation_batch(), list[Tensor](), list[NDArray[np.int64]]()
+        for places in self.together(self.shard.present):
+            order.append(places)
+            for patterns in (self.shard.present[places[first : first + size]] for first in range(0, len(places), size)):
+                residuals, totals = self.residuals(self.shard.batch(patterns, size))
+                of_patterns.append(residuals / totals)
+                for number, span in enumerate(self.spans):
+                    own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
+                    sums[0, number] += residuals[own].sum()
+                    sums[1, number] += totals[own].sum()
         sums = self.group.sum(sums)
         values = torch.cat([sums.flatten(), *of_patterns]).cpu().numpy()  # one copy, for which a GPU is waited for
         scans = values[: sums.numel()].reshape(2, -1)
-        self.pattern_r_factors.replace(values[sums.numel() :], self.moment)
+        self.pattern_r_factors.replace(values[sums.numel() :][np.argsort(np.concatenate(order))], self.moment)
         residual, total = scans.sum(1).tolist()
         return residual / total, tuple((scans[0] / scans[1]).tolist()) if len(self.spans) > 1 else None
+
+    def together(self, patterns: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Yield the places of patterns that can be evaluated together: all, or those of each band of a streamed object.
+
+        While they are evaluated, the device has the rows of the object that they need.
+        """
+        if (streamed := self.model.streamed) is None:
+            yield np.arange(len(patterns))
+            return
+        bands = streamed.bands.of_pattern[patterns]
+        for band in np.unique(bands).tolist():
+            self.model.show(band)
+            yield np.flatnonzero(bands == band)
 
     def residuals(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return `amplitude_residuals` of patterns of this engine."""
@@ -808,7 +856,9 @@ class Loop:
 
         Raise FileError on rank 0 if it cannot be written.
         """
-        object = self.model.object.values
+        if self.model.streamed is not None:
+            self.model.streamed.complete()
+        object = self.model.whole_object.values
         if self.tile is None:
             object = object.cpu().clone()
         else:
@@ -825,7 +875,7 @@ class Loop:
     @torch.no_grad()
     def projection(self) -> Tensor:
         """Return the product of the slices of the first object state (y, x), for display."""
-        return product_of_slices(self.model.object.values[0]).cpu()
+        return product_of_slices(self.model.whole_object.values[0]).cpu()
 
     def parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters of all active components, by "component/name", and of the positions."""
@@ -899,7 +949,7 @@ def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: i
     Of the phase and scale that only probe and object together have, the probe has the mean counts of the patterns, as
     an initial probe has, and the mean of the object is real.
     """
-    loop = Loop(scan, settings, SingleGroup(device))
+    loop = Loop(scan, settings.replace(object={"layout": "whole"}), SingleGroup(device))
     try:
         for _ in range(epochs * loop.updates):
             loop.step()

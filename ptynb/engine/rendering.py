@@ -99,7 +99,8 @@ def allocate_area(model: Model, area: Area) -> Tensor:
     The memory is written once, since otherwise the training thread would be the first to touch it, and would wait 5 ms
     for the system to provide 1024 x 1024 pixels.
     """
-    values = model.object.amplitude if model.object.polar else model.object.parts
+    object = model.object if model.streamed is None else model.streamed.whole
+    values = object.amplitude if object.polar else object.parts
     height, width = (len(range(*part.indices(side))) for part, side in zip(area, values.shape[2:4], strict=True))
     buffer = torch.empty(height, width, dtype=values.dtype.to_complex(), device=values.device)
     if buffer.device.type == "cpu":
@@ -113,7 +114,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
     # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
     clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
-    seen = model.object.covered(request.state, area)
+    seen = model.whole_object.covered(request.state, area)
     slices, states = numbers_of(model)
     if request.slice is None and slices > 1:
         product_of_slices(seen, buffer)
@@ -171,7 +172,7 @@ def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) ->
     started = clock()
 
     def seen(here: Area) -> Tensor:
-        slices = model.object.covered(wanted.state, here)
+        slices = model.whole_object.covered(wanted.state, here)
         return product_of_slices(slices) if wanted.slice is None and len(slices) > 1 else slices[wanted.slice or 0]
 
     with torch_alone(on_cpu):
@@ -195,7 +196,7 @@ def take_lines(model: Model, state: int, cut: Sequence[int] | None, area: Area) 
 def _take_line(model: Model, state: int, line: Area) -> Tensor:
     """Return all slices (slice, pixel) of an area of one row or column; 0 where others own the pixels."""
     own = model.part.within(line)
-    values = model.object.covered(state, own)
+    values = model.whole_object.covered(state, own)
     found = values.new_zeros(len(values), *(side.stop - side.start for side in line))
     if values.numel():
         firsts = (one.start + at - side.start for one, at, side in zip(own, model.part.origin, line, strict=True))

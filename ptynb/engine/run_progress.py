@@ -130,8 +130,9 @@ def take_thumbnail(model: Model, area: Area, epoch: int) -> Thumbnail:
     reduction = _reduction(area[0].stop - area[0].start, area[1].stop - area[1].start)
 
     def seen(here: Area) -> Tensor:
-        return product_of_slices(model.object.covered(0, here)).to(torch.complex64)
+        return product_of_slices(object.covered(0, here)).to(torch.complex64)
 
+    object = model.whole_object
     small = model.part.reduced(seen, area, reduction).cpu().numpy().copy()
     probe, probe_reduction = _reduced(model.probe.values[0])
     corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]
@@ -250,7 +251,7 @@ class StateChanges:
         positions = _unknown(end)
         if start is not None and self._model.movers:
             positions = (end - start).square().sum(1).mean().sqrt()
-        return torch.stack([object, probe, positions])
+        return torch.stack([object.to(probe.device), probe, positions])
 
     def arrays(self) -> dict[str, Array]:
         """Return copies of the arrays at the beginning of the present epoch, for a checkpoint within it.
@@ -275,7 +276,7 @@ class StateChanges:
     def _now(self) -> dict[str, Tensor]:
         """Return copies of the compared rows of object (state, slice, y, x) and probe (mode, y, x), and positions."""
         model, (rows, columns) = self._model, self._area
-        object, probe = model.object, torch.view_as_complex(model.probe.parts)
+        object, probe = model.whole_object, torch.view_as_complex(model.probe.parts)
         states, slices = next(object.parameters()).shape[:2]
         pixels = states * slices * (rows.stop - rows.start) * (columns.stop - columns.start)
         step = _step(pixels)

@@ -17,6 +17,9 @@ from ptynb.optimize.batch_algorithm import BatchAlgorithm
 from ptynb.optimize.covered_region import Region, Windows, region, worth_while
 from ptynb.optimize.gradient_sync import Exchange
 from ptynb.optimize.optimizers import (
+    MOMENTS,
+    Adam,
+    LateAdam,
     Light,
     RowAdam,
     divide_by_illumination,
@@ -59,6 +62,10 @@ class Gradient(BatchAlgorithm[_Sums]):
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
+        self._late = dict[nn.Parameter, LateAdam]()
+        self._moments_on_host = dict[str, Tensor]()
+        """Those of an object that is streamed, as in `state`."""
+        self._stream_moments({})
 
     @property
     def _sums_apart(self) -> bool:
@@ -130,6 +137,9 @@ class Gradient(BatchAlgorithm[_Sums]):
     def begin(self, members: NDArray[np.int64], update: int) -> None:
         """Determine where the object's gradient can differ from 0."""
         problem = self.problem
+        for parameter, late in self._late.items():
+            if parameter.requires_grad:
+                late.note()
         self.exchange.region = self._region(members, update)
         if problem.tile is not None:
             everywhere = any(not isinstance(term, DataTerm | PACBED) for term in problem.settings.regularizers)
@@ -175,13 +185,35 @@ class Gradient(BatchAlgorithm[_Sums]):
                 if _has_gradients(optimiser):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
 
+    def _stream_moments(self, state: Mapping[str, Tensor | float]) -> None:
+        """Let the moments of an object that is streamed come to the device with it. state: those to begin with."""
+        streamed, moving = self.problem.model.streamed, next((one for one in self.optimisers if isinstance(one, Adam)), None)
+        if streamed is None or moving is None:
+            return
+        for group in moving.param_groups if self.problem.settings.optimiser == "adam" else ():
+            if group["name"] != "object":
+                continue
+            (parameter,), name = group["params"], group["parameter"]
+            whole = streamed.whole.get_parameter(name).data
+            moments = moving.start(parameter)
+            on_host = {f"optimiser/object/{name}/{key}": torch.zeros_like(whole) for key in MOMENTS}
+            for key, values in on_host.items():
+                if isinstance(stored := state.get(key), Tensor):
+                    values.copy_(stored)
+            self._late[parameter] = LateAdam(group, int(moments["step"]))
+            device = [parameter.data, *(moments[key] for key in MOMENTS)]
+            streamed.follow(name, device, [whole, *on_host.values()], self._late[parameter])
+            self._moments_on_host |= on_host
+
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""
-        return moments_of(self.optimisers)
+        return moments_of(self.optimisers) | self._moments_on_host
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore the moments."""
-        restore_moments(self.optimisers, state)
+        own = {name: value for name, value in state.items() if name not in self._moments_on_host}
+        restore_moments(self.optimisers, own)
+        self._stream_moments(state)
         self._graphs.clear()  # moments are other tensors now
 
     def disconnect(self) -> None:

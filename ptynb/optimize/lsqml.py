@@ -66,6 +66,7 @@ from ptynb.physics.components.component import copied_to
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
 from ptynb.physics.model import Model
 from ptynb.physics.operations import best_lengths, fit_steps
+from ptynb.physics.streamed_object import StreamedObject
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
@@ -140,6 +141,9 @@ class LeastSquares(BatchAlgorithm[_Sums]):
             self._momentum.begin_epoch()
         if update == 0 or self._illumination is None:
             model, order = self.problem.model, self.problem.order
+            if model.streamed is not None:
+                self._set_illumination(self._illumination_by_rows(model, model.streamed))
+                return
             illumination = illumination_of_all(model, planned=order.open)
             if self.problem.tile is not None:  # its transforms round differently on each tile
                 self.problem.tile.refresh(illumination[None, None])
@@ -160,12 +164,14 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         """Restore them. Parts that are not in the state start without momentum."""
         self._graphs.clear()  # they are other tensors now
         device = self.problem.group.device
+        host = device if self.problem.model.streamed is None else torch.device("cpu")
+        """Where arrays of the whole object are."""
         self._illumination = self._damped = None
         stored = state.get("algorithm/illumination")
         if isinstance(stored, Tensor):
-            self._set_illumination(stored.to(device, copy=True))
+            self._set_illumination(stored.to(host, copy=True))
         tensors = {
-            name.removeprefix("optimiser/"): one.to(device, copy=True)
+            name.removeprefix("optimiser/"): one.to(host if name.startswith("optimiser/object/") else device, copy=True)
             for name, one in state.items()
             if isinstance(one, Tensor) and name.startswith("optimiser/")
         }
@@ -188,9 +194,27 @@ class LeastSquares(BatchAlgorithm[_Sums]):
             group["lr"] = rates[name]
         return {name: rate_on_device(group, parameter) for name, group in groups.items()}
 
+    @staticmethod
+    def _illumination_by_rows(model: Model, streamed: StreamedObject) -> Tensor:
+        """Return L of an object that is streamed, in host memory."""
+        whole = model.probe.parts.new_zeros(model.part.shape, device="cpu")
+        present = model.top
+        for band, top in enumerate(streamed.bands.tops):
+            model.begin_at(top)
+            whole[streamed.bands.rows(band)] = illumination_of_all(model).cpu()
+        model.begin_at(present)
+        return whole
+
     def _set_illumination(self, illumination: Tensor) -> None:
         """Set L, in the same memory every time, which recorded updates read."""
         damped = illumination + DAMPING * self._largest(illumination)
+        streamed = self.problem.model.streamed
+        if streamed is not None:
+            self._illumination = illumination
+            if self._damped is None:
+                self._damped = damped[: streamed.bands.height].to(self.problem.group.device, copy=True)
+            streamed.follow("illumination", [self._damped], [damped])
+            return
         if self._illumination is None or self._damped is None:
             self._illumination, self._damped = illumination, damped
         else:
@@ -417,6 +441,8 @@ class _Momentum:
                 velocity = torch.where(together, change + momentum * velocity, change)
             parameter.copy_(start + velocity)
             self._velocities[path] = velocity
+        if momentum > 0 and self._problem.model.streamed is not None:
+            self._problem.model.streamed.forget()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by "component/parameter/kind"."""
@@ -430,6 +456,6 @@ class _Momentum:
             values |= {path: tensors[f"{path}/{kind}"] for path, _ in self._parameters() if f"{path}/{kind}" in tensors}
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for part in (self._problem.model.object, self._problem.model.probe):
+        for part in (self._problem.model.whole_object, self._problem.model.probe):
             for name, parameter in part.named_parameters():
                 yield f"{part.name}/{name}", parameter

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ weakly illuminated pixels as fast as those in the centre of the beam, and they f
 128 x 128, 40 epochs at rate 0.01, the object error was 0.0251 with 1e-8, 0.0237 with 0.016, 0.0338 with 0.16.
 """
 ROW_EPSILON = 1e-8
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Entries of the state of `Adam` that are arrays."""
 COUNTERS = ("step", "mu_product")
 """Entries of an optimiser's state that depend on the number of updates alone, equal on all engines."""
 BETAS = (0.9, 0.99)
@@ -32,6 +35,12 @@ BETAS = (0.9, 0.99)
 With torch's 0.999 for the squares these were, in all of a run of 100 epochs of 11 updates, those of the first epochs,
 whose gradients are ten times larger: strong objects at the edge of a scan had not converged at its end.
 """
+
+
+LATE_NUMBERS = 2**18
+"""Numbers that make late steps at a time: they stay in the cache of a CPU."""
+NEGLIGIBLE = 1e-20
+"""Factor of a mean gradient below which a step without gradient changes nothing."""
 
 
 class Light(torch.optim.Optimizer):
@@ -59,6 +68,16 @@ class Adam(Light, torch.optim.Adam):
         """groups: parameter groups as for torch.optim.Adam."""
         super().__init__(groups, betas=BETAS, eps=ADAM_EPSILON, fused=True)
 
+    def start(self, parameter: Tensor) -> dict[str, Any]:
+        """Return the moments of a parameter, and the number of its steps; what is not there begins with 0."""
+        state: dict[str, Any] = self.state[parameter]
+        if "step" not in state:
+            state["step"] = torch.zeros((), device=parameter.device)
+        for key in MOMENTS:
+            if key not in state:
+                state[key] = torch.zeros_like(parameter)
+        return state
+
     @torch.no_grad()
     def move(self) -> None:
         """Update all parameters that have a gradient."""
@@ -76,10 +95,7 @@ class Adam(Light, torch.optim.Adam):
 
     def _move_elsewhere(self, moving: list[tuple[Tensor, Tensor, dict[str, Any]]]) -> None:
         for parameter, _, _ in moving:
-            state = self.state[parameter]
-            if not state:
-                state["step"] = torch.zeros((), device=parameter.device)
-                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            self.start(parameter)
         torch._foreach_add_([self.state[parameter]["step"] for parameter, _, _ in moving], 1)
         for parameter, gradient, group in moving:
             state = self.state[parameter]
@@ -88,14 +104,57 @@ class Adam(Light, torch.optim.Adam):
             step_all_(*own, rate_on_device(group, parameter), beta, beta_of_squares, group["eps"])
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state = self.start(parameter)
         state["step"] += 1
         own = parameter.data, gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"]
         values, slopes, mean, square = (tensor.numpy().reshape(-1) for tensor in own)
         fused_updates.adam(values, slopes, mean, square, group["lr"], group["betas"], int(state["step"]), group["eps"])
+
+
+@final
+class LateAdam:
+    """The steps of `Adam` without gradient, which rows of a streamed object in host memory make later.
+
+    With m, s and n the moments and the number of steps before them, k of them change a number by
+    -m Σ_k rate_k β^k / (1 - β^(n+k)) / (√(s c^k / (1 - c^(n+k))) + ε), and the moments by the factors β^k and c^k.
+    """
+
+    def __init__(self, group: dict[str, Any], before: int) -> None:
+        """group: of the parameter. before: number of steps up to now."""
+        self._group, self._before = group, before
+        self._rates = list[float]()
+
+    @property
+    def number(self) -> int:
+        """Number of steps since the last `forget`."""
+        return len(self._rates)
+
+    def note(self) -> None:
+        """Note a step with the present learning rate."""
+        self._rates.append(self._group["lr"])
+
+    def forget(self) -> None:
+        """Forget all steps, which all rows have made."""
+        self._before += len(self._rates)
+        self._rates.clear()
+
+    @torch.no_grad()
+    def make(self, arrays: Sequence[Tensor], made: int) -> None:
+        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of values, means and squares."""
+        (beta, of_square), epsilon = self._group["betas"], self._group["eps"]
+        rates, before = self._rates[made:], self._before + made
+        flat = (one.view(-1).split(LATE_NUMBERS) for one in arrays)
+        for values, means, squares in zip(*flat, strict=True):
+            root, total = squares.sqrt(), torch.zeros_like(values)
+            for step, rate in enumerate(rates, 1):
+                if beta**step < NEGLIGIBLE:
+                    break
+                unbiased = math.sqrt(of_square**step / (1 - of_square ** (before + step)))
+                inverse = (root * unbiased).add_(epsilon).reciprocal_()
+                total.add_(inverse, alpha=rate * beta**step / (1 - beta ** (before + step)))
+            values.addcmul_(means, total, value=-1)
+            means.mul_(beta ** len(rates))
+            squares.mul_(of_square ** len(rates))
 
 
 class SGD(Light, torch.optim.SGD):

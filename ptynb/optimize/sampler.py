@@ -13,6 +13,10 @@ interleaved: as spread, but a stratum has every n-th pattern of the scan, and an
 patterns are distributed over all strata and engines: the order of a scan that is reconstructed while it is measured
 (`LiveSampler`).
 
+bands: the scan is cut into bands along y, with equal numbers of patterns. All batches of a band follow each other, each
+with one pattern of every cell of the band; the bands come in random order. An object that is streamed is on the device
+only where the windows of the present band are.
+
 cells: as spread, but a stratum has the patterns of one cell of the scan. Cells have equal numbers of patterns, from
 recursive bisection across the longer side. With an object in tiles, each engine has the patterns of its tile.
 
@@ -36,6 +40,7 @@ from numpy.typing import NDArray
 from ptynb.data.scan import Scan
 from ptynb.optimize.object_tiles import TileLayout, tile_layout
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
+from ptynb.physics.streamed_object import Bands
 from ptynb.settings import Settings
 
 
@@ -110,16 +115,17 @@ class Sampler(ABC):
 class BatchSampler(Sampler):
     """The order of `count` patterns in batches of at most `batch`, from one seed.
 
-    positions: positions (pattern, yx), needed for compact batches and cells only. owners: rank of each pattern
-    (pattern,) by the number of engines, where it is not that of its stratum.
+    positions: positions (pattern, yx), needed for compact batches, cells and bands only. owners: rank of each pattern
+    (pattern,) by the number of engines, where it is not that of its stratum. bands: largest number of bands.
     """
 
     count: int
     batch: int
     seed: int
-    kind: Literal["spread", "cells", "random", "compact", "interleaved"] = "spread"
+    kind: Literal["spread", "cells", "bands", "random", "compact", "interleaved"] = "spread"
     positions: NDArray[np.float64] | None = None
     owners: Mapping[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    bands: int = 1
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -130,6 +136,8 @@ class BatchSampler(Sampler):
     @property
     def updates(self) -> int:
         """Number of updates in an epoch."""
+        if self.kind == "bands":
+            return sum(order.updates for _, order in self.in_bands)
         return -(-self.count // self.strata)
 
     def share(self, world: int) -> int:
@@ -137,6 +145,8 @@ class BatchSampler(Sampler):
 
         Their number on an engine is hypergeometric: the mean and five standard deviations.
         """
+        if self.kind == "bands":
+            return max(order.share(world) for _, order in self.in_bands)
         if world in self.owners and self.kind == "cells":
             owner, edges = self.owners[world][self._in_cells], self._edges()
             cells = [np.bincount(owner[first:end], minlength=world) > 0 for first, end in itertools.pairwise(edges)]
@@ -160,6 +170,8 @@ class BatchSampler(Sampler):
             case "cells":
                 table = self.strata_shuffled(random)
                 return np.where(table < 0, -1, self._in_cells[table])
+            case "bands":
+                return self._band_by_band(random)
             case "random":
                 return self._columns(np.array_split(random.permutation(self.count), self.updates))
             case "compact":
@@ -195,6 +207,35 @@ class BatchSampler(Sampler):
             table[np.ix_(self._dealt(size), updates)] = of_size
         return table
 
+    def _band_by_band(self, random: np.random.Generator) -> NDArray[np.int64]:
+        table, first = np.full((self.strata, self.updates), -1, dtype=np.int64), 0
+        for band in random.permutation(len(self.in_bands)).tolist():
+            patterns, order = self.in_bands[band]
+            own = order.strata_shuffled(random)
+            of_band = np.where(own < 0, -1, patterns[order._in_cells[own]])
+            table[: order.strata, first : first + order.updates] = of_band
+            first += order.updates
+        return table
+
+    @functools.cached_property
+    def in_bands(self) -> list[tuple[NDArray[np.int64], BatchSampler]]:
+        """The patterns of each band, ascending along y, and their order."""
+        assert self.positions is not None, "bands need positions"
+        along = np.argsort(self.positions[:, 0], kind="stable")
+        number = max(1, min(self.bands, self.count // self.strata))
+        return [
+            (patterns, BatchSampler(len(patterns), self.batch, self.seed, "cells", self.positions[patterns]))
+            for patterns in np.array_split(along, number)
+        ]
+
+    @functools.cached_property
+    def band_of_pattern(self) -> NDArray[np.int64]:
+        """The band of each pattern (pattern,)."""
+        bands = np.empty(self.count, dtype=np.int64)
+        for number, (patterns, _) in enumerate(self.in_bands):
+            bands[patterns] = number
+        return bands
+
     @functools.cached_property
     def _groups(self) -> list[NDArray[np.int64]]:
         """One group of neighbouring patterns for each update of an epoch; sizes differ by at most one."""
@@ -218,7 +259,10 @@ class BatchSampler(Sampler):
             rank_of_stratum = np.empty(self.strata, dtype=np.int64)
             for rank in range(world):
                 rank_of_stratum[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
-            if self.kind == "compact":
+            if self.kind == "bands":
+                for patterns, order in self.in_bands:
+                    owner[patterns] = order.owner(world)
+            elif self.kind == "compact":
                 for patterns in self._groups:
                     owner[patterns] = rank_of_stratum[self._dealt(len(patterns))]
             elif self.kind == "interleaved":
@@ -243,7 +287,8 @@ def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:
     kind = settings.batch_sampling if scan.acquisition is None else "interleaved"
     layout = layout_of(scan, settings, world)
     owners = {} if layout is None else {world: layout.owner}
-    return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions, owners)
+    batch, seed = settings.effective_batch(world), settings.seed
+    return BatchSampler(len(scan), batch, seed, kind, scan.positions, owners, settings.batch_bands)
 
 
 def layout_of(scan: Scan, settings: Settings, world: int, cropped: Scan | None = None) -> TileLayout | None:
@@ -251,7 +296,7 @@ def layout_of(scan: Scan, settings: Settings, world: int, cropped: Scan | None =
 
     cropped: the scan with patterns cropped to a window, whose tiles have the same patterns.
     """
-    if settings.object.layout == "whole" or world == 1:
+    if settings.object.layout != "tiles" or world == 1:
         return None
     layout = _tiles_of(scan, settings, world, None)
     return layout if cropped is None or cropped is scan else _tiles_of(cropped, settings, world, layout)
@@ -261,6 +306,21 @@ def _tiles_of(scan: Scan, settings: Settings, world: int, like: TileLayout | Non
     frame, window = object_frame(scan, settings), model_window(scan, settings)
     positions, reach = window_positions(scan, settings), reach_of(settings)
     return tile_layout(positions, window, frame.shape, world, margin=settings.margin, reach=reach, like=like)
+
+
+def bands_of(scan: Scan, settings: Settings, order: BatchSampler, window_scan: Scan | None = None) -> Bands:
+    """Return the rows of the object that the device holds for each band of the scan, if the object is streamed.
+
+    order: of the patterns. window_scan: the scan with patterns cropped to a window; None: as they are.
+    """
+    seen = scan if window_scan is None else window_scan
+    rows, (height, _) = object_frame(seen, settings).shape[0], model_window(seen, settings)
+    # One more pixel than windows reach, since positions are rounded.
+    origins, margin = np.rint(window_positions(seen, settings)[:, 0]).astype(np.int64), settings.margin + 1
+    spans = [(origins[own].min() - margin, origins[own].max() + height + margin) for own, _ in order.in_bands]
+    limited = [(max(0, int(first)), min(rows, int(end))) for first, end in spans]
+    most = max(end - first for first, end in limited)
+    return Bands(order.band_of_pattern, tuple(min(first, rows - most) for first, _ in limited), most)
 
 
 def reach_of(settings: Settings) -> int:

@@ -8,9 +8,10 @@ The time-critical steps are in `hotpath`, with explicit gradients; the others us
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
+from ptynb.physics.streamed_object import StreamedObject
 from ptynb.physics.tilted_detector import tilted_far_field
 from ptynb.physics.torch_steps import intensity_of, shift_ramps
 
@@ -158,15 +160,18 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         slab: Slab | None = None,
         part: ObjectPart | None = None,
+        streamed: StreamedObject | None = None,
     ) -> None:
         """positions: top-left corners of the probe windows (pattern, yx) in the object array, float64, on the CPU.
 
         mask: (y, x), 1 at valid pixels, 0 elsewhere, in the pixel order of `Batch`, on the device; None: all are valid.
-        part: the pixels of the object that are this engine's own, if it has a tile.
+        part: the pixels of the object that are this engine's own, if it has a tile. streamed: the whole object in host
+        memory, if `object` has some of its rows only.
         """
         super().__init__()
         self.object, self.probe = object, probe
         self.part = ObjectPart.whole(object.values) if part is None else part
+        self.streamed = streamed
         others = [*components, *([] if slab is None else [slab.slices, slab.tilt])]
         self._others = nn.ModuleList(others)
         self.components: dict[str, ModelComponent] = {}
@@ -190,9 +195,12 @@ class Model(nn.Module):
         self.initial_positions = positions.to(device)
         self.admitted: Tensor | None = None
         """Indices (pattern,) of the patterns that are there, if not all are; on the device."""
+        self.top, held_shape = self.part.origin[0], (*object.values.shape[-2:],)
+        self._divided = held_shape != tuple(self.part.shape)
+        """Whether the array of `object` is a part of the whole object only."""
         self._origin = torch.tensor(self.part.origin).to(self.initial_positions)
         window = torch.tensor(self.window).to(self.initial_positions)
-        held = torch.tensor(object.values.shape[-2:]).to(window)
+        held = torch.tensor(held_shape).to(window)
         self._limits = self._origin, self._origin + held - window
         self._whole_limits = torch.zeros_like(window), torch.tensor(self.part.shape).to(window) - window
         whole = torch.round(positions)
@@ -369,7 +377,40 @@ class Model(nn.Module):
 
     def _in_array(self, whole: Tensor) -> Tensor:
         """Return pixels (…, yx) of the whole object as pixels of the array."""
-        return whole if self.part.is_whole else whole - self._origin
+        return whole - self._origin if self._divided else whole
+
+    def show(self, band: int, following: int | None = None) -> None:
+        """Let `object` have the rows of a band of the scan, if it is streamed. following: the band expected next."""
+        if self.streamed is None:
+            return
+        self.begin_at(self.streamed.show(band, following))
+
+    def begin_at(self, top: int) -> None:
+        """Let the array of `object` begin at this row of the whole object, in the memory that graphs read."""
+        if top != self.top:
+            self._window_origins[:, 0] -= top - self.top
+            for limit in self._limits:  # the first is the origin
+                limit[0] += top - self.top
+            self.top = top
+
+    @property
+    def whole_object(self) -> Object:
+        """The object with all its pixels (of a tile: those of the tile), in host memory if it is streamed."""
+        if self.streamed is None:
+            return self.object
+        self.streamed.write_back()
+        return self.streamed.whole
+
+    def in_host_memory(self) -> Self:
+        """Return a copy whose `object` is the whole one of a streamed object, which forgets the rows on the device.
+
+        For what changes each pixel of the object by itself.
+        """
+        assert self.streamed is not None
+        other = copy.copy(self)
+        other._modules = self._modules | {"object": self.whole_object}
+        self.streamed.forget()
+        return other
 
     @property
     def movers(self) -> list[ModelComponent]:
@@ -420,9 +461,10 @@ class Model(nn.Module):
 
     def arrays(self) -> dict[str, Tensor]:
         """Return parameters and buffers by "component.name", which a checkpoint stores."""
+        components = self.components | {"object": self.whole_object}
         return {
             f"{name}.{key}": values
-            for name, component in self.components.items()
+            for name, component in components.items()
             for key, values in component.state_dict().items()
             if isinstance(values, Tensor)
         }
@@ -432,6 +474,8 @@ class Model(nn.Module):
         """Set parameters and buffers, in place."""
         for name, values in self.arrays().items():
             values.copy_(torch.from_numpy(arrays[name]))
+        if self.streamed is not None:
+            self.streamed.forget()
 
     @torch.no_grad()
     def optimised_arrays(self) -> dict[str, Tensor]:

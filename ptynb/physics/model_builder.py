@@ -42,6 +42,7 @@ from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
+from ptynb.physics.streamed_object import StreamedObject
 from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.preparation.combination import smallest_gap
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
@@ -144,7 +145,7 @@ def check_live(settings: Settings, extent_only: bool = False) -> None:
             code="scan.live",
         )
     refused = {
-        "object.layout": (settings.object.layout == "tiles", "tiles", "'whole'"),
+        "object.layout": (settings.object.layout != "whole", settings.object.layout, "'whole'"),
         "optimiser": (settings.optimiser in WHOLE_PASSES, settings.optimiser, "one that updates by batches: 'adam'"),
         "batch_sampling": (settings.batch_sampling not in LIVE_ORDERS, settings.batch_sampling, "'spread'"),
         "descan.start": (settings.descan.start == "plane", "plane", "'zero' or 'none'"),
@@ -260,13 +261,14 @@ def make_model(
     descan: Tensor | None = None,
     extensions: Sequence[ModelComponent] = (),
     part: ObjectPart | None = None,
+    streamed: StreamedObject | None = None,
 ) -> Model:
     """Return the model of this scan.
 
     object, probe: (state, slice, y, x) and (mode, y, x), complex, on the model's device. mean_count: mean count of a
     pixel. mask: (y, x) 0 or 1, on the device. descan: initial shifts of the patterns (pattern, yx) [detector pixels],
     0 if missing. extensions: custom components, which follow the built-in ones in each step. part: this engine's own
-    pixels, if `object` is a tile.
+    pixels, if `object` is a tile. streamed: the whole object, if `object` has some of its rows only.
     """
     dtype, device = probe.real.dtype, probe.device
     positions = torch.from_numpy(window_positions(scan, settings))
@@ -282,7 +284,7 @@ def make_model(
         covered = propagation.points.covered.to(device, dtype)
         mask = covered if mask is None else mask * covered
     return Model(
-        Object(object, settings.object.parametrization == "amplitude_phase"),
+        Object(object, settings.object.parametrization == "amplitude_phase") if streamed is None else streamed.present,
         start.probe_part,
         [*built_in.values(), *(one.to(device) for one in extensions), *([] if motion is None else [motion])],
         positions=positions,
@@ -291,6 +293,7 @@ def make_model(
         mask=mask,
         slab=_make_slab(scan, settings, dtype, device),
         part=part,
+        streamed=streamed,
     )
 
 

@@ -43,11 +43,12 @@ class Object(Part):
         title="Parameters",
         description="Parameters that are optimised: real and imaginary part, or amplitude and phase",
     )
-    layout: Literal["whole", "tiles"] = Field(
+    layout: Literal["whole", "tiles", "streamed"] = Field(
         default="whole",
         title="Part on each engine",
-        description="What each engine holds of the object: all of it, or the tile that the windows of its patterns "
-        "reach, which needs batches from cells",
+        description="What each engine holds of the object: all of it; the tile that the windows of its patterns "
+        "reach, which needs batches from cells; or, with one engine, the rows that a band of the scan reaches, while "
+        "all others wait in host memory, which needs batches from bands",
     )
     amplitude_learning_rate: Rate | None = Field(
         default=None,

@@ -26,7 +26,21 @@ from ptynb.settings.base_models import (
     merge,
     nested,
 )
-from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
+from ptynb.settings.constraints import (
+    AmplitudeLimits,
+    AmplitudePhaseCoupling,
+    AnyConstraint,
+    DepthBlur,
+    FixedProbePower,
+    MissingWedge,
+    OrthogonalModes,
+    PositivePhase,
+    ProbeAperture,
+    ProbeSupport,
+    RecenterDepth,
+    SmoothTilts,
+    ZeroMeanPositions,
+)
 from ptynb.settings.lr_scaling import rate_factor
 from ptynb.settings.model_parts import (
     OPR,
@@ -45,7 +59,7 @@ from ptynb.settings.model_parts import (
     Slices,
     Tilt,
 )
-from ptynb.settings.regularizers import PACBED, Similarity, Term
+from ptynb.settings.regularizers import PACBED, DataTerm, Similarity, Term
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -62,6 +76,12 @@ WITH_MOMENTUM = ("sgd", "rpie", "lsqml")
 """Optimisers with the setting `momentum`."""
 WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 """Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
+STREAMED = ("adam", "sgd", "rpie", "lsqml")
+"""Optimisers whose steps of pixels outside the windows of a batch are none, or can be made later."""
+POINTWISE = PositivePhase, AmplitudeLimits, AmplitudePhaseCoupling, DepthBlur
+"""Constraints of the object that act on each (y, x) alone."""
+WITHOUT_OBJECT = OrthogonalModes, ProbeSupport, ProbeAperture, FixedProbePower, ZeroMeanPositions, SmoothTilts
+"""Constraints that do not act on the object."""
 BY_EXIT_WAVES = ("lsqml", *PROJECTIONS)
 """Optimisers that correct exit waves, by the inverse of the propagation, and update some parts only."""
 GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
@@ -262,11 +282,21 @@ class Settings(SettingsModel):
         description="Parts in which a batch is computed [parts], with summed gradients: less memory, same update",
         json_schema_extra=BATCHES,
     )
-    batch_sampling: Literal["spread", "cells", "random", "compact", "interleaved"] = Field(
+    batch_sampling: Literal["spread", "cells", "bands", "random", "compact", "interleaved"] = Field(
         default="spread",
         title="Patterns of a batch",
         description="Patterns of a batch: evenly spread over the scan in its order, or over its area (one of each of "
-        "as many cells), random, neighbours, or one of each every n-th pattern, as in a live scan",
+        "as many cells), or over one band of it after the other, random, neighbours, or one of each every n-th "
+        "pattern, as in a live scan",
+        json_schema_extra=BATCHES,
+    )
+    batch_bands: int = Field(
+        default=8,
+        ge=1,
+        le=4096,
+        title="Bands of the scan",
+        description="Bands along y, with equal numbers of patterns, into which batches from bands cut the scan; fewer "
+        "if a band would have less than a batch",
         json_schema_extra=BATCHES,
     )
     pattern_storage: Literal["auto", "device", "host", "disk"] = Field(
@@ -595,6 +625,7 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
             ("aberrations.order", "optimiser"),
         )
     yield from _tiles(settings)
+    yield from _streamed(settings)
     yield from _search(settings)
     yield from _optimisers(settings)
     yield from _by_exit_waves(settings)
@@ -618,8 +649,54 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
         )
 
 
+def _streamed(settings: Settings) -> Iterator[InvalidValueError]:
+    if settings.object.layout != "streamed":
+        return
+    if settings.optimiser not in STREAMED:
+        yield _conflict(
+            f"object.layout is 'streamed' and optimiser is '{settings.optimiser}', which changes rows that are not on "
+            f"the device in each update; use one of {', '.join(STREAMED)}, or object.layout='whole'",
+            ("object.layout", "optimiser"),
+        )
+    if settings.momentum > 0 and settings.optimiser != "lsqml":
+        yield _conflict(
+            f"object.layout is 'streamed' and momentum is {settings.momentum:g}, which changes rows that are not on "
+            "the device in each update; set it to 0, or object.layout to 'whole'",
+            ("object.layout", "momentum"),
+        )
+    if settings.batch_sampling != "bands":
+        yield _conflict(
+            f"object.layout is 'streamed' and batch_sampling is '{settings.batch_sampling}', by which a batch has "
+            "patterns from all over the object; set batch_sampling to 'bands'",
+            ("object.layout", "batch_sampling"),
+        )
+    for term in settings.regularizers:
+        if not isinstance(term, DataTerm | PACBED):
+            yield _conflict(
+                f"object.layout is 'streamed' and the regularizer '{term.kind}' changes the object everywhere in each "
+                "update; remove it or set object.layout to 'whole'",
+                ("object.layout", "regularizers"),
+            )
+    for constraint in settings.constraints:
+        after_epoch = isinstance(constraint, POINTWISE) and constraint.after == "epoch"
+        if not (after_epoch or isinstance(constraint, WITHOUT_OBJECT)):
+            yield _conflict(
+                f"object.layout is 'streamed' and the constraint '{constraint.kind}', imposed after each "
+                f"{constraint.after}, needs more of the object than there is on the device; remove it or set "
+                "object.layout to 'whole'",
+                ("object.layout", "constraints"),
+            )
+    if settings.positions.search_trials > 0:
+        yield _conflict(
+            f"object.layout is 'streamed' and positions.search_trials is {settings.positions.search_trials}, a search "
+            "that compares all patterns; set it to 0 and refine positions by positions.learning_rate, or set "
+            "object.layout to 'whole'",
+            ("object.layout", "positions.search_trials"),
+        )
+
+
 def _tiles(settings: Settings) -> Iterator[InvalidValueError]:
-    if settings.object.layout == "whole":
+    if settings.object.layout != "tiles":
         return
     if settings.optimiser in WHOLE_PASSES:
         yield _conflict(
