@@ -852,24 +852,32 @@ class Loop:
         """Return copies of object ((state,) (slice,) y, x) and probe (mode, y, x), complex, on the CPU.
 
         An object in tiles is sent to rank 0, and on others than it their own tile: call it on all ranks. A large one
-        (`is_large`) is written to this file instead, piece by piece by rank 0, if it sees it, and the array is empty.
+        (`is_large`) in tiles or streamed is written to this file instead, piece by piece by rank 0, if it sees it, and
+        the array is empty.
 
         Raise FileError on rank 0 if it cannot be written.
         """
-        if self.model.streamed is not None:
-            self.model.streamed.complete()
+        streamed = self.model.streamed
+        if streamed is not None:
+            streamed.complete()
         object = self.model.whole_object.values
-        if self.tile is None:
-            object = object.cpu().clone()
-        else:
-            shape = *object.shape[:2], *self.frame.shape
-            is_written = is_large(math.prod(shape) * object.itemsize) and Path(file).is_file()
-            if self.group.broadcast_object(is_written):
+        shape = *object.shape[:2], *self.frame.shape
+        is_written = is_large(math.prod(shape) * object.itemsize) and Path(file).is_file()
+        if self.tile is not None:
+            if is_written := self.group.broadcast_object(is_written):
                 own = self.tile.own_pixels(object)
                 self.tile.collect(own, lambda place, values: write_piece(Path(file), shape, place, values.numpy()))
-                object = torch.empty((*shape[:2], 0, 0), dtype=object.dtype)
             else:
                 object = self.tile.gathered(self.tile.own_pixels(object))
+        elif streamed is None:
+            object, is_written = object.cpu().clone(), False
+        elif is_written:
+            for plane in np.ndindex(shape[:2]):
+                write_piece(Path(file), shape, plane, object[plane].numpy())
+        else:
+            object = object.clone()
+        if is_written:
+            object = torch.empty((*shape[:2], 0, 0), dtype=object.dtype)
         return {"object": squeezed(object), "probe": self.model.probe.values.cpu()}
 
     @torch.no_grad()

@@ -130,9 +130,9 @@ def take_thumbnail(model: Model, area: Area, epoch: int) -> Thumbnail:
     reduction = _reduction(area[0].stop - area[0].start, area[1].stop - area[1].start)
 
     def seen(here: Area) -> Tensor:
-        return product_of_slices(object.covered(0, here)).to(torch.complex64)
+        return product_of_slices(whole.covered(0, here)).to(torch.complex64)
 
-    object = model.whole_object
+    whole = model.whole_object
     small = model.part.reduced(seen, area, reduction).cpu().numpy().copy()
     probe, probe_reduction = _reduced(model.probe.values[0])
     corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]

@@ -34,7 +34,14 @@ def can_share(scan: Scan, settings: Settings, engines: int) -> bool:
 
 
 def check_shares(scan: Scan, settings: Settings, engines: int) -> None:
-    """Raise SettingsError if some engine would have no pattern of a batch."""
+    """Raise SettingsError if some engine would have no pattern of a batch, or several a streamed object."""
+    if settings.object.layout == "streamed" and engines > 1:
+        raise SettingsError(
+            f"object.layout is 'streamed' and there are {engines} engines; use one engine, or divide the object over "
+            "them: object.layout='tiles', batch_sampling='cells'.",
+            code="settings.unsupported-combination",
+            fields=("object.layout",),
+        )
     if not can_share(scan, settings, engines):
         raise SettingsError(
             f"{engines} engines can't share {len(scan)} patterns in batches of {settings.effective_batch(engines)}; "

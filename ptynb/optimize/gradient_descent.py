@@ -187,7 +187,10 @@ class Gradient(BatchAlgorithm[_Sums]):
 
     def _stream_moments(self, state: Mapping[str, Tensor | float]) -> None:
         """Let the moments of an object that is streamed come to the device with it. state: those to begin with."""
-        streamed, moving = self.problem.model.streamed, next((one for one in self.optimisers if isinstance(one, Adam)), None)
+        streamed, moving = (
+            self.problem.model.streamed,
+            next((one for one in self.optimisers if isinstance(one, Adam)), None),
+        )
         if streamed is None or moving is None:
             return
         for group in moving.param_groups if self.problem.settings.optimiser == "adam" else ():

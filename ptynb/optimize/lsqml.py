@@ -105,7 +105,8 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         self._illumination: Tensor | None = None
         """L, of this epoch (y, x); None before the first."""
         self._damped: Tensor | None = None
-        """L + δ max."""
+        """L + δ max, and all of it if the object is streamed."""
+        self._damped_on_host: Tensor | None = None
         self._rates: Mapping[str, float | Tensor] = {}
         """Those of the present update: numbers, or scalars on a GPU, which recorded updates read."""
         self._rates_on_device = dict[str, dict[str, Any]]()
@@ -164,8 +165,8 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         """Restore them. Parts that are not in the state start without momentum."""
         self._graphs.clear()  # they are other tensors now
         device = self.problem.group.device
+        # Where arrays of the whole object are.
         host = device if self.problem.model.streamed is None else torch.device("cpu")
-        """Where arrays of the whole object are."""
         self._illumination = self._damped = None
         stored = state.get("algorithm/illumination")
         if isinstance(stored, Tensor):
@@ -211,9 +212,14 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         streamed = self.problem.model.streamed
         if streamed is not None:
             self._illumination = illumination
-            if self._damped is None:
+            if self._damped is None or self._damped_on_host is None:
                 self._damped = damped[: streamed.bands.height].to(self.problem.group.device, copy=True)
-            streamed.follow("illumination", [self._damped], [damped])
+                self._damped_on_host = damped
+                streamed.follow("illumination", [self._damped], [damped])
+            else:
+                streamed.write_back()
+                self._damped_on_host.copy_(damped)
+                streamed.reload()
             return
         if self._illumination is None or self._damped is None:
             self._illumination, self._damped = illumination, damped

@@ -140,7 +140,7 @@ class LateAdam:
 
     @torch.no_grad()
     def make(self, arrays: Sequence[Tensor], made: int) -> None:
-        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of values, means and squares."""
+        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of values and moments."""
         (beta, of_square), epsilon = self._group["betas"], self._group["eps"]
         rates, before = self._rates[made:], self._before + made
         flat = (one.view(-1).split(LATE_NUMBERS) for one in arrays)

@@ -1,8 +1,9 @@
 """An object in host memory, of which the device holds the rows that the windows of one band of the scan reach.
 
-Batches of a band follow each other (`sampler`, "bands"), so that its rows stay on the device for some updates. Those of
-the next band are copied beside these updates into arrays of the same size; where both bands have a row, its values come
-from the present ones. Then the contents of both are exchanged, and the old rows are copied back beside the next updates.
+Batches of a band follow each other (`sampler`, "bands"), so that its rows stay on the device for some updates. Those
+of the next band are copied beside these updates into arrays of the same size; where both bands have a row, its values
+come from the present ones. Then the contents of both are exchanged, and the old rows are copied back beside the next
+updates.
 
 Arrays on the device keep their memory, which a CUDA graph reads.
 """
@@ -10,10 +11,11 @@ Arrays on the device keep their memory, which a CUDA graph reads.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import torch
@@ -46,7 +48,7 @@ class LateSteps(Protocol):
         """Number of steps since the last `forget`."""
 
     def make(self, arrays: Sequence[Tensor], made: int) -> None:
-        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of all arrays, in their order."""
+        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of each array, in order."""
 
     def forget(self) -> None:
         """Forget all steps, which all rows have made."""
@@ -99,12 +101,16 @@ class StreamedObject:
 
         device, host: present rows and all rows of each array. late: steps of rows in host memory.
         """
-        present = self._present
         self.write_back()
         for values in host:
             self._copies.lock(values)
         rows = host[0].shape[_axis(host[0])]
         self._arrays[name] = _Together([*device], [*host], late, np.zeros(rows, dtype=np.int64))
+        self.reload()
+
+    def reload(self) -> None:
+        """Have the present rows as they are in host memory."""
+        present = self._present
         self.forget()
         if present is not None:
             self.show(present)
@@ -201,8 +207,9 @@ class _Copies:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._backend = torch.get_device_module(device) if device.type in ("cuda", "xpu") else None
-        self._side = None if self._backend is None else self._backend.Stream(device)
-        self._locked = set[int]()
+        self._side: Any = None if self._backend is None else self._backend.Stream(device)
+        self._locked = list[Tensor]()
+        weakref.finalize(self, _unlock, self._locked)
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:
@@ -229,19 +236,20 @@ class _Copies:
 
         torch would allocate page-locked memory in powers of two. Where memory cannot be locked, copies are slower.
         """
-        address, size = values.data_ptr(), values.nbytes
-        if self._device.type != "cuda" or not size or address in self._locked:
-            return
-        runtime = torch.cuda.cudart()
-        if int(runtime.cudaHostRegister(address, size, 0)) == 0:
-            self._locked.add(address)
-            weakref.finalize(values.untyped_storage(), runtime.cudaHostUnregister, address)
+        if self._device.type == "cuda" and not any(values is one for one in self._locked):
+            if int(torch.cuda.cudart().cudaHostRegister(values.data_ptr(), values.nbytes, 0)) == 0:
+                self._locked.append(values)
+
+
+def _unlock(arrays: list[Tensor]) -> None:
+    for values in arrays:
+        torch.cuda.cudart().cudaHostUnregister(values.data_ptr())
 
 
 def _make_up(late: LateSteps, arrays: list[Tensor], made: NDArray[np.int64]) -> None:
     """Make the steps that rows of arrays have not made; rows that lack the same ones at once."""
     edges = [0, *(np.flatnonzero(np.diff(made)) + 1).tolist(), len(made)]
-    for first, end in zip(edges, edges[1:], strict=False):
+    for first, end in itertools.pairwise(edges):
         if made[first] == late.number:
             continue
         for plane in _planes(arrays[0]):

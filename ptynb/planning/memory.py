@@ -42,7 +42,7 @@ from ptynb.optimize.covered_region import BLOCK
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.object_tiles import TileLayout
 from ptynb.optimize.optimizers import moments
-from ptynb.optimize.sampler import layout_of, planned_order
+from ptynb.optimize.sampler import bands_of, layout_of, planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.model_builder import detector_effects, model_window, object_frame
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, WHOLE_PASSES, Settings
@@ -87,6 +87,10 @@ Where = Literal["device", "host"]
 
 IN_TILES: dict[str, Any] = {"object": {"layout": "tiles"}, "batch_sampling": "cells"}
 """Changes of settings with which each engine holds a tile of the object."""
+STREAMED: dict[str, Any] = {"object": {"layout": "streamed"}, "batch_sampling": "bands"}
+"""Changes of settings with which a GPU holds the rows of the object for one band of the scan."""
+MOST_BANDS = 256
+"""Largest number of bands that a remedy names."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +339,16 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     layout = layout_of(scan, settings, asked.engines)
     rows, columns = object_frame(scan, settings).shape if layout is None else layout.largest
+    whole = float(complex_bytes * rows * columns * settings.slices.count * states)
+    if settings.object.layout == "streamed":
+        # Moments of LSQML are in host memory only, where an epoch ends; its illumination is real.
+        kept = 1 + moments(settings) + 0.5 * (settings.optimiser == "lsqml")
+        yield Item("object and moments in host memory", "host" if on_gpu else where, _taken(kept, whole, on_gpu))
+        rows = bands_of(scan, settings, planned_order(scan, settings, 1)).height
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
+    if settings.object.layout == "streamed":
+        coming = 1 + (0.5 if settings.optimiser == "lsqml" else moments(settings))
+        yield Item("object and moments of the next band", where, _taken(coming, object, on_gpu))
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
     compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
     yield Item("object and probe of the epoch before", where, _taken(1 if on_gpu else COMPARED, compared, on_gpu))
@@ -389,7 +402,7 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
         stored = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
-        state = (1 + stored) * (object + probes + ways) + kept * own * wave
+        state = (1 + stored) * ((object if layout is not None else whole) + probes + ways) + kept * own * wave
         yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
         yield Item("CUDA", where, CONTEXT + WORK_SPACE)
@@ -558,6 +571,16 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
             if can_share(scan, settings, count):
                 yield count, {}, f"use {count} engines, each on its own GPU"
         divisible = settings.object.layout == "whole" and scan.acquisition is None
+        bands = settings.batch_bands
+        while divisible and engines == 1 and bands <= MOST_BANDS:
+            more = f", batch_bands={bands}" if bands > settings.batch_bands else ""
+            words = (
+                "keep only a part of the object on the GPU: object.layout='streamed', batch_sampling='bands'"
+                f"{more}; or use more engines, each on its own GPU, and divide the object over them: "
+                "object.layout='tiles', batch_sampling='cells'"
+            )
+            yield 1, {**STREAMED, "batch_bands": bands}, words
+            bands *= 2
         for count in range(max(2, engines), MOST_ENGINES + 1) if divisible else ():
             more = f"use {count} engines, each on its own GPU, and " if count > engines else ""
             yield count, IN_TILES, f"{more}divide the object over them: object.layout='tiles', batch_sampling='cells'"

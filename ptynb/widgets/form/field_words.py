@@ -36,11 +36,11 @@ CHOICES = {
     "lbfgs": "L-BFGS", "rpie": "rPIE", "lsqml": "LSQ-ML", "dm": "difference map (DM)", "raar": "RAAR",
     "poisson": "Poisson", "tv": "total variation", "l1": "L1 norm", "l2": "L2 norm",
     "amplitude_phase": "amplitude and phase", "group": "all engines together", "engine": "each engine",
-    "spread": "spread over the scan", "cells": "one of each cell of the scan", "compact": "neighbours",
-    "interleaved": "every n-th pattern",
+    "spread": "spread over the scan", "cells": "one of each cell of the scan", "bands": "of one band of the scan",
+    "compact": "neighbours", "interleaved": "every n-th pattern",
     "auto": "automatic", "device": "memory of the device", "host": "memory of the host", "disk": "file",
     "sparse": "probe windows only", "dense": "whole object", "update": "each update", "epoch": "each epoch",
-    "plane": "fitted plane", "whole": "all of it", "tiles": "its tile",
+    "plane": "fitted plane", "whole": "all of it", "tiles": "its tile", "streamed": "rows of one band",
 }  # fmt: skip
 """Names of choices that are not words of the field by themselves."""
 
