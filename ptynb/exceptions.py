@@ -127,7 +127,7 @@ CODES: dict[str, str] = {
     "reconstruction.not-recoverable": "Recover() is called and no engine was lost.",
     "reconstruction.not-reopened": "Engines could not be opened again from a checkpoint.",
     "reconstruction.not-running": "No run is under way.",
-    "reconstruction.window-left-tile": "A pattern's window has moved beyond its engine's tile of the object.",
+    "reconstruction.window-left-tile": "A pattern's window has moved beyond its tile, or the rows of its band.",
     "reconstruction.stopped": "The run was stopped meanwhile.",
     "report.no-result": "There is no result to report.",
     "scan.combined": "The operation does not support a scan that is made of several.",

@@ -214,12 +214,10 @@ class Loop:
 
     def _show_rows(self) -> None:
         """Let the device have the rows of the object that the present update needs, if it is streamed."""
-        if (streamed := self.model.streamed) is None:
-            return
-        patterns = self._table[:, self.update :].max(0)
-        bands = streamed.bands.of_pattern[patterns]
-        others = bands[bands != bands[0]]
-        self.model.show(int(bands[0]), int(others[0]) if len(others) else None)
+        if self.model.streamed is not None:
+            bands = self._bands[self.update :]
+            others = bands[bands != bands[0]]
+            self.model.show(int(bands[0]), int(others[0]) if len(others) else None)
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the batches that this engine will request from the patterns, from the next update on."""
@@ -377,6 +375,8 @@ class Loop:
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
         self._table = self.order.begin_epoch(self.epoch + 1) if table is None else table
+        if (streamed := self.model.streamed) is not None:
+            self._bands = streamed.bands.of_pattern[self._table.max(0)]
         self.problem.epoch = self.scheduled
         self.algorithm.prepare()
 
@@ -429,20 +429,31 @@ class Loop:
 
     @torch.no_grad()
     def _check_windows(self) -> None:
-        """Raise ReconstructionError on all ranks if the window of a pattern has left the tile of its engine."""
-        if self.tile is None or not self.model.movers:
+        """Raise ReconstructionError on all ranks if the window of a pattern is not in the part of the object it reads.
+
+        That is the tile of its engine, or the rows of its band.
+        """
+        model, streamed = self.model, self.model.streamed
+        if (self.tile is None and streamed is None) or not model.movers:
             return
-        batch = self.model.all_patterns()
-        inside = self.model.window_origins_and_shifts(batch)[0] == self.model.window_origins(batch)
-        own = self.shard.patterns
-        left = torch.zeros(len(batch), dtype=torch.float64, device=self.group.device)
-        left[torch.from_numpy(own)] = (~inside.all(1))[torch.from_numpy(own)].double()
-        gone = np.flatnonzero(self.group.sum(left).cpu().numpy())
+        batch = model.all_patterns()
+        origins = model.window_origins(batch)
+        if streamed is None:
+            inside = (model.window_origins_and_shifts(batch)[0] == origins).all(1)
+            own = self.shard.patterns
+            left = torch.zeros(len(batch), dtype=torch.float64, device=self.group.device)
+            left[torch.from_numpy(own)] = (~inside)[torch.from_numpy(own)].double()
+            gone = np.flatnonzero(self.group.sum(left).cpu().numpy())
+            part = "the tiles of their engines"
+        else:
+            bands, rows = streamed.bands, origins[:, 0].cpu().numpy() + model.top
+            tops = np.array(bands.tops)[bands.of_pattern]
+            gone = np.flatnonzero((rows < tops) | (rows > tops + bands.height - model.window[0]))
+            part = "the rows of the object for their bands"
         if len(gone):
             raise ReconstructionError(
-                f"The windows of {len(gone)} patterns (the first: {gone[0]}) have moved beyond the tiles of their "
-                f"engines, whose margin is {self.problem.settings.margin} pixels; raise object.padding, or resume with "
-                "object.layout='whole'.",
+                f"The windows of {len(gone)} patterns (the first: {gone[0]}) have moved beyond {part}, whose margin is "
+                f"{self.problem.settings.margin} pixels; raise object.padding, or resume with object.layout='whole'.",
                 code="reconstruction.window-left-tile",
             )
 

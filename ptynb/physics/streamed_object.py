@@ -236,9 +236,10 @@ class _Copies:
 
         torch would allocate page-locked memory in powers of two. Where memory cannot be locked, copies are slower.
         """
-        if self._device.type == "cuda" and not any(values is one for one in self._locked):
-            if int(torch.cuda.cudart().cudaHostRegister(values.data_ptr(), values.nbytes, 0)) == 0:
-                self._locked.append(values)
+        if self._device.type != "cuda" or any(values is one for one in self._locked):
+            return
+        if int(torch.cuda.cudart().cudaHostRegister(values.data_ptr(), values.nbytes, 0)) == 0:
+            self._locked.append(values)
 
 
 def _unlock(arrays: list[Tensor]) -> None:

@@ -59,7 +59,10 @@ class Transfer:
         """Return at once."""
 
 
-SHOWN = ("case plain", "case polar", "case slices", "case shared object", "case near field", "adam, everything")
+SHOWN = (
+    *("case plain", "case polar", "case slices", "case shared object", "case near field", "adam, everything"),
+    "streamed, adam",
+)
 """Problems of which pictures and patterns are rendered, too."""
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.settings import WHOLE_PASSES, Settings
-from ptynb.settings.constraints import AnyConstraint
+from ptynb.settings import STREAMED, WHOLE_PASSES, Settings
+from ptynb.settings.constraints import AmplitudeLimits, AnyConstraint, OrthogonalModes, PositivePhase
 from tests.cases import ALGORITHMS, CASES, MODES, a_scan, as_sgd, everything_by
 
 UPDATES = 7
@@ -60,6 +60,7 @@ def problems() -> Iterator[Problem]:
     yield from case_problems()
     yield from optimiser_problems()
     yield from constraint_problems()
+    yield from streamed_problems()
 
 
 def case_problems() -> Iterator[Problem]:
@@ -86,6 +87,23 @@ def constraint_problems() -> Iterator[Problem]:
         kind, settings, _ = CASES["everything" if name in NEEDS_EVERYTHING else "positions"]
         imposed = constraint(after="update", **ARGUMENTS.get(name, {}))
         yield _in_double(f"constraint {name}", kind, settings.replace(constraints=[imposed]))
+
+
+def streamed_problems() -> Iterator[Problem]:
+    """Yield an object that is streamed, by each optimiser, with constraints of the object and of the probe."""
+    constraints = [AmplitudeLimits(high=1.1), PositivePhase(), OrthogonalModes(after="update")]
+    for optimiser in STREAMED:
+        settings = Settings(
+            optimiser=optimiser,  # type: ignore[arg-type]
+            probe=MODES,
+            object={"layout": "streamed"},
+            batch_sampling="bands",
+            batch_bands=3,
+            momentum=0.5 if optimiser == "lsqml" else 0.0,
+            positions={"learning_rate": 0.1},
+            constraints=constraints,
+        )
+        yield _in_double(f"streamed, {optimiser}", "far", settings)
 
 
 def _in_double(name: str, kind: str, settings: Settings) -> Problem:

@@ -68,7 +68,7 @@ def test_a_restored_state_is_equal(found: Found) -> None:
 
 def test_pictures_and_patterns_are_the_cpus(found: Found) -> None:
     views = {name: one["views"] for name, one in found["problems"].items() if one["views"][1]}
-    assert len(views) == 6
+    assert len(views) == 7
     assert not {name: one for name, one in views.items() if not one[0] < 1e-3}
 
 
