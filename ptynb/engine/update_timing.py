@@ -125,6 +125,7 @@ def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device
         batch_per="group",
         gradient_accumulation=min(settings.gradient_accumulation, batch),
         pattern_storage="auto",
+        object={"layout": "whole"},
     )
     loop = Loop(part, own, SingleGroup(device), find_probe=False)
     table = np.arange(size)[:, None]

@@ -339,18 +339,18 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     layout = layout_of(scan, settings, asked.engines)
     rows, columns = object_frame(scan, settings).shape if layout is None else layout.largest
-    whole = float(complex_bytes * rows * columns * settings.slices.count * states)
+    held, whole = rows, float(complex_bytes * rows * columns * settings.slices.count * states)
     if settings.object.layout == "streamed":
         # Moments of LSQML are in host memory only, where an epoch ends; its illumination is real.
         kept = 1 + moments(settings) + 0.5 * (settings.optimiser == "lsqml")
         yield Item("object and moments in host memory", "host" if on_gpu else where, _taken(kept, whole, on_gpu))
-        rows = bands_of(scan, settings, planned_order(scan, settings, 1)).height
-    object = float(complex_bytes * rows * columns * settings.slices.count * states)
+        held = bands_of(scan, settings, planned_order(scan, settings, 1)).height
+    object = whole * held / rows
     if settings.object.layout == "streamed":
         coming = 1 + (0.5 if settings.optimiser == "lsqml" else moments(settings))
         yield Item("object and moments of the next band", where, _taken(coming, object, on_gpu))
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
-    compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
+    compared = min(whole, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
     yield Item("object and probe of the epoch before", where, _taken(1 if on_gpu else COMPARED, compared, on_gpu))
     if layout is not None:
         # Sent and received; LSQML: the illumination, too.

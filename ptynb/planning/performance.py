@@ -26,7 +26,7 @@ from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.covered_region import Region, saves_enough, touched_blocks
 from ptynb.optimize.object_tiles import TileLayout
-from ptynb.optimize.sampler import layout_of, planned_order
+from ptynb.optimize.sampler import bands_of, layout_of, planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
 from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
@@ -203,12 +203,20 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     threads = plan[0].threads if cluster.plan.on_gpu else max(1, cores // count)
     patterns = patterns_per_update(scan, settings, count)
     needed = _pattern_bytes(scan, settings, cluster.plan.on_gpu)
-    shape = object_frame(scan, settings).shape
+    shape = _shape_on_device(scan, settings)
     arguments = [(part, shape, settings, max(1, round(patterns)), needed, engine.device, threads) for engine in plan]
     answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
     found = sorted((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
     unequal = found[-1].seconds(patterns) / found[0].seconds(patterns)
     return Measured(found[-1], _measure_link(cluster, count) if count > 1 else None, unequal)
+
+
+def _shape_on_device(scan: Scan, settings: Settings) -> tuple[int, int]:
+    """Return the size (y, x) of the object, or of what the device has of it if it is streamed."""
+    shape = object_frame(scan, settings).shape
+    if settings.object.layout != "streamed":
+        return shape
+    return bands_of(scan, settings, planned_order(scan, settings, 1)).height, shape[1]
 
 
 def _pattern_bytes(scan: Scan, settings: Settings, on_gpu: bool) -> float:
@@ -237,7 +245,7 @@ def part_of(scan: Scan, settings: Settings) -> Scan:
     frames = np.empty((count, *scan.pattern_shape), scan.frames.dtype)
     scan.frames.take(chosen, frames)
     own = scan.positions[chosen]
-    middle = (np.array(object_frame(scan, settings).shape) - scan.pattern_shape) // 2
+    middle = (np.array(_shape_on_device(scan, settings)) - scan.pattern_shape) // 2
     positions = middle + own - np.rint(own)
     return dataclasses.replace(
         scan,
