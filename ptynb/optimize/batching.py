@@ -29,7 +29,9 @@ def batch_text(settings: Settings, engines: int, patterns: int) -> str:
 
 
 def can_share(scan: Scan, settings: Settings, engines: int) -> bool:
-    """Return whether each engine has at least one pattern of a batch."""
+    """Return whether each engine has at least one pattern of a batch; several can't share a streamed object."""
+    if settings.object.layout == "streamed" and engines > 1:
+        return False
     return settings.effective_batch(engines) >= engines <= len(scan)
 
 

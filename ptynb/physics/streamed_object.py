@@ -90,6 +90,8 @@ class StreamedObject:
         self._coming: int | None = None
         self._changed = False
         """Whether the device may have other values of the present rows than the host."""
+        self.copied_bytes = 0
+        """Size of all copies between host and device so far."""
         for name, parameter in self.whole.named_parameters():
             parameter.requires_grad_(False)
             self.follow(name, [dict(self.present.named_parameters())[name].data], [parameter.data])
@@ -143,6 +145,7 @@ class StreamedObject:
             for host, device in zip(one.host, one.device, strict=True):
                 for plane in _planes(host):
                     host[plane][rows].copy_(device[plane])
+                self.copied_bytes += device.nbytes
             one.made[rows] = one.steps
         self._changed = False
 
@@ -183,6 +186,7 @@ class StreamedObject:
                     for host, old in zip(one.host, one.coming, strict=True):
                         for plane in _planes(host):
                             host[plane][before].copy_(old[plane], non_blocking=True)
+                        self.copied_bytes += old.nbytes
                     one.made[before] = one.steps
         self._present, self._coming = band, None
 
@@ -197,6 +201,7 @@ class StreamedObject:
                 for coming, host in zip(one.coming, one.host, strict=True):
                     for plane in _planes(host):
                         coming[plane].copy_(host[plane][rows], non_blocking=True)
+                    self.copied_bytes += coming.nbytes
                 one.made_of_coming = one.made[rows].copy()
         self._coming = band
 
@@ -209,7 +214,7 @@ class _Copies:
         self._backend = torch.get_device_module(device) if device.type in ("cuda", "xpu") else None
         self._side: Any = None if self._backend is None else self._backend.Stream(device)
         self._locked = list[Tensor]()
-        weakref.finalize(self, _unlock, self._locked)
+        weakref.finalize(self, _unlock, self._locked).atexit = False
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:

@@ -196,7 +196,9 @@ def counts_to(most: int) -> list[int]:
 def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured]) -> tuple[Option, ...]:
     """Return every number of engines with every exchange that the settings allow."""
     ways = dict[str, Settings]()
-    if settings.object.layout == "whole":
+    if settings.object.layout == "streamed":
+        ways["streamed"] = settings
+    elif settings.object.layout == "whole":
         for way in ("dense",) if settings.optimiser in GLOBAL_STEPS else ("dense", "sparse"):
             ways[way] = settings.replace(gradient_sync=way)
     with contextlib.suppress(SettingsError):  # another setting needs the whole object

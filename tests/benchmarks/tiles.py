@@ -1,9 +1,13 @@
 """Object in tiles: bytes, time and memory of real engines, and a model of more engines than there are here.
 
-usage: python -m tests.benchmarks.tiles [--parts pace memory model scale] [--rounds 30] [--side 8192] [--most-memory 14]
+usage: python -m tests.benchmarks.tiles [--parts pace streamed memory model scale] [--rounds 30] [--side 8192]
+    [--most-memory 14]
 
 pace: an object of 4096 x 4096, 1024 patterns of 256 x 256, batches of 16, on two engines. Runs with the whole object,
 whose touched blocks are all-reduced, and with tiles take turns, one update each, in the same processes.
+
+streamed: one engine, an object of 4096 x 4096, 256 patterns of 256 x 256, batches of 16 from 4 bands. Epochs with the
+whole object and with the streamed one take turns in the same process. What is copied in an epoch is counted.
 
 memory: engines with an object of `--side`, in an epoch with its thumbnail, and with the image of a checkpoint: the peak
 of resident memory beyond that after a small run, against the estimate (`planning.memory`).
@@ -52,7 +56,7 @@ from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.object_tiles import TileLayout
 from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.planning.memory import Workload, memory_of, totals
-from ptynb.settings import Settings
+from ptynb.settings import STREAMED, Settings
 from tests.benchmarks.memory import _status
 from tests.engine import ranks
 from tests.engine.ranks import Ranks
@@ -192,6 +196,45 @@ def show_pace(folder: Path, engines: Ranks, rounds: int) -> None:
         print(
             f"{name:36}{sent / 1e6:7.3f}{sent / reference[0]:7.3f}{statistics.median(seconds):11.4f}"
             f"{statistics.median(ratios):7.3f} ({min(halves):.3f} to {max(halves):.3f})",
+            flush=True,
+        )
+
+
+def show_streamed(folder: Path, epochs: int) -> None:
+    """Time of an epoch with a streamed object, relative to the whole one with the same batches, and what is copied."""
+    scan = grid_scan(folder, 4096, 256, "few")
+    print(
+        "streamed, 1 engine, an epoch\n"
+        + " " * 10
+        + "whole s  streamed s  of it (least to most)   copied, of the object"
+    )
+    for optimiser in STREAMED:
+        settings = Settings(optimiser=optimiser, batch=16, batch_sampling="bands", batch_bands=4)  # type: ignore[arg-type]
+        loops = [
+            Loop(scan, settings.replace(object={"layout": layout}), SingleGroup(torch.device("cpu")))
+            for layout in ("whole", "streamed")
+        ]
+        seconds = list[list[float]]()
+        streamed = loops[1].model.streamed
+        assert streamed is not None
+        copied = 0
+        for _ in range(1 + epochs):
+            copied, row = streamed.copied_bytes, list[float]()
+            for loop in loops:
+                started = time.perf_counter()
+                for _ in range(loop.updates):
+                    loop.step()
+                row.append(time.perf_counter() - started)
+            copied = streamed.copied_bytes - copied
+            seconds.append(row)
+        for loop in loops:
+            loop.disconnect()
+        whole, other = (statistics.median(column) for column in zip(*seconds[1:], strict=True))
+        ratios = sorted(two / one for one, two in seconds[1:])
+        size = sum(parameter.nbytes for parameter in streamed.whole.parameters())
+        print(
+            f"{optimiser:10}{whole:7.2f}{other:12.2f}{statistics.median(ratios):7.3f} ({ratios[0]:.3f} to "
+            f"{ratios[-1]:.3f}){copied / size:20.2f}",
             flush=True,
         )
 
@@ -453,13 +496,15 @@ def main() -> None:
                         show_model(grid_scan(folder, side, patterns, name), engines, world, chosen.rounds)
             finally:
                 engines.close()
+        if "streamed" in chosen.parts:
+            show_streamed(folder, 3)
         if "memory" in chosen.parts:
             show_memory(folder, chosen.side, 1e9 * chosen.most_memory)
     for batch in chosen.batch if "scale" in chosen.parts else ():
         show_scale(batch, chosen.grid, chosen.engines)
 
 
-PARTS = ("pace", "memory", "model", "scale")
+PARTS = ("pace", "streamed", "memory", "model", "scale")
 
 if __name__ == "__main__":
     main()

@@ -29,12 +29,13 @@ SIZES = [
 WORLDS = [1, 2, 3, 4, 8]
 EPOCHS = 4
 
-kinds = pytest.mark.parametrize("kind", ["spread", "cells", "random", "compact", "interleaved"])
+KINDS = ["spread", "cells", "random", "compact", "interleaved"]
+kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def make(count, batch, kind="spread", seed=3):
     places = np.random.default_rng(count).uniform(0, 100, (count, 2))
-    return BatchSampler(count, batch, seed, kind, places)
+    return BatchSampler(count, batch, seed, kind, places, bands=3)
 
 
 def orders(kind):
@@ -49,7 +50,7 @@ def batches(order, number, world=1):
     return [[order.part(table, update, rank, world) for rank in range(world)] for update in range(order.updates)]
 
 
-@kinds
+@pytest.mark.parametrize("kind", [*KINDS, "bands"])
 def test_ranks_share_the_batches_of_one_engine_and_every_pattern_comes_once_an_epoch(kind):
     for order, world, case in orders(kind):
         owned = [order.owned(rank, world) for rank in range(world)]
@@ -82,7 +83,7 @@ def test_batches_differ_by_at_most_one_pattern(kind):
         assert len(sizes) == -(-count // min(batch, count)), case
 
 
-@pytest.mark.parametrize("kind", ["spread", "cells", "compact"])
+@pytest.mark.parametrize("kind", ["spread", "cells", "compact", "bands"])
 def test_engines_hold_almost_as_much_of_a_batch_as_each_other(kind):
     # One for the lanes that don't divide by the engines, one for the lanes that leave this update out.
     for order, world, case in orders(kind):
@@ -99,6 +100,21 @@ def test_a_compact_batch_covers_a_small_part_of_the_scan():
     assert np.max(sides) <= 10
     assert np.median(np.prod(sides, axis=1)) <= 48
     assert [parts[0].tolist() for parts in batches(order, 1)] != [parts[0].tolist() for parts in batches(order, 2)]
+
+
+def test_batches_of_a_band_follow_each_other():
+    met = list[list[int]]()
+    for order, _, case in orders("bands"):
+        assert len(order.in_bands) == max(1, min(3, order.count // order.strata)), case
+        edges = [np.sort(order.positions[patterns, 0])[[0, -1]] for patterns, _ in order.in_bands]
+        assert all(before[1] <= after[0] for before, after in pairwise(edges)), case
+        for number in range(EPOCHS):
+            of_batches = [np.unique(order.band_of_pattern[parts[0]]).tolist() for parts in batches(order, number)]
+            assert all(len(bands) == 1 for bands in of_batches), case
+            changes = [bands for bands, before in pairwise([*of_batches, [-1]]) if bands != before]
+            assert sorted(changes) == [[band] for band in range(len(order.in_bands))], f"{case}: each band once"
+            met.append([band for (band,) in changes])
+    assert {(0, 1), (1, 0)} <= {*map(tuple, met)}, "in another order each epoch"
 
 
 def test_a_batch_from_cells_has_one_pattern_of_each_part_of_the_area():

@@ -7,6 +7,7 @@ from ptynb.cluster.accelerators import Accelerator
 from ptynb.planning import memory as rooms
 from ptynb.planning.memory import (
     IN_TILES,
+    STREAMED,
     Room,
     Workload,
     lacks,
@@ -112,6 +113,16 @@ def test_an_object_that_no_gpu_can_hold_is_divided_over_several():
     remedy = "divide the object over them: object.layout='tiles', batch_sampling='cells'."
     assert sentence(scan, Workload(settings, 4), room).endswith(f"; {remedy}")
     assert sentence(scan, Workload(settings, 2), room).endswith(f"; use 4 engines, each on its own GPU, and {remedy}")
+
+
+def test_one_gpu_without_room_for_the_object_has_a_part_of_it():
+    scan, settings = scan_of(256, 64, 30), Settings(batch=4)
+    for bands, more in ((8, ""), (16, ", batch_bands=16")):
+        streamed = settings.replace(**STREAMED, batch_bands=bands)
+        room = Room(1e12, just_enough(scan, Workload(streamed, 1), gpu=True).device)
+        remedy = f"object.layout='streamed', batch_sampling='bands'{more}; or use more engines"
+        assert f"; keep only a part of the object on the GPU: {remedy}" in sentence(scan, Workload(settings, 1), room)
+        assert "streamed" not in sentence(scan, Workload(settings, 2), room)
 
 
 def test_engines_that_share_a_gpu_have_a_part_of_it_each():

@@ -5,7 +5,7 @@ import itertools
 import pickle
 import subprocess
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 import h5py
 import numpy as np
@@ -19,7 +19,7 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.loading import engine_patterns
 from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.loading.pattern_reader import PIECE_BYTES
-from ptynb.optimize.sampler import layout_of, planned_order
+from ptynb.optimize.sampler import bands_of, layout_of, planned_order
 from ptynb.planning.memory import (
     HEAP,
     MESSAGES,
@@ -110,6 +110,24 @@ def test_of_an_object_in_tiles_the_largest_tile_and_its_messages_are_counted():
     smooth = tiles.replace(regularizers=[{"kind": "total_variation", "weight": 0.1}])
     assert amounts(scan, smooth, 4)["messages between tiles"] == HEAP * 2 * 8 * 4 * layout.most_shared
     assert layout.most_shared < rows * columns
+
+
+@pytest.mark.parametrize(("optimiser", "moments", "coming"), [("adam", 2, 3), ("rpie", 0, 1), ("lsqml", 0.5, 1.5)])
+def test_of_a_streamed_object_the_gpu_has_the_rows_of_two_bands(optimiser: Any, moments: float, coming: float):
+    scan, settings = scan_of(400, 64, 16), Settings(optimiser=optimiser, batch=8, batch_sampling="bands")
+    streamed = settings.replace(object={"layout": "streamed"})
+    rows, whole = (
+        bands_of(scan, streamed, planned_order(scan, streamed, 1)).height,
+        scan.object_frame(settings.margin).shape,
+    )
+    assert rows < 0.4 * whole[0]
+    found, others = amounts(scan, streamed, on_gpu=True), amounts(scan, settings, on_gpu=True)
+    plane = 8 * rows * whole[1]
+    name = "object, gradient and optimiser"
+    assert found[name] == others[name] * rows / whole[0]
+    assert found["object and moments of the next band"] == coming * plane
+    assert found["object and moments in host memory"] == (1 + moments) * 8 * whole[0] * whole[1]
+    assert found["a state on its way to the disk"] == others["a state on its way to the disk"]
 
 
 @pytest.mark.parametrize(
