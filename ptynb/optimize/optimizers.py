@@ -37,8 +37,8 @@ whose gradients are ten times larger: strong objects at the edge of a scan had n
 """
 
 
-LATE_NUMBERS = 2**18
-"""Numbers that make late steps at a time: they stay in the cache of a CPU."""
+LATE_NUMBERS = 2**22
+"""Numbers that make late steps on a GPU at a time: they stay in its cache."""
 NEGLIGIBLE = 1e-20
 """Factor of a mean gradient below which a step without gradient changes nothing."""
 
@@ -142,19 +142,24 @@ class LateAdam:
     def make(self, arrays: Sequence[Tensor], made: int) -> None:
         """Make the steps after the first `made` ones, in place. arrays: contiguous rows of values and moments."""
         (beta, of_square), epsilon = self._group["betas"], self._group["eps"]
+        values, means, squares = arrays
         rates, before = self._rates[made:], self._before + made
-        flat = (one.view(-1).split(LATE_NUMBERS) for one in arrays)
-        for values, means, squares in zip(*flat, strict=True):
-            root, total = squares.sqrt(), torch.zeros_like(values)
-            for step, rate in enumerate(rates, 1):
-                if beta**step < NEGLIGIBLE:
-                    break
-                unbiased = math.sqrt(of_square**step / (1 - of_square ** (before + step)))
-                inverse = (root * unbiased).add_(epsilon).reciprocal_()
-                total.add_(inverse, alpha=rate * beta**step / (1 - beta ** (before + step)))
-            values.addcmul_(means, total, value=-1)
-            means.mul_(beta ** len(rates))
-            squares.mul_(of_square ** len(rates))
+        counts = range(1, 1 + min(len(rates), math.ceil(math.log(NEGLIGIBLE) / math.log(beta))))
+        lengths = [rates[k - 1] * beta**k / (1 - beta ** (before + k)) for k in counts]
+        roots = [math.sqrt(of_square**k / (1 - of_square ** (before + k))) for k in counts]
+        if values.device.type == "cpu":
+            flat = (one.numpy().reshape(-1) for one in arrays)
+            fused_updates.adam_without_gradient(*flat, lengths, roots, epsilon)
+        else:
+            least, one = values.new_tensor(epsilon), values.new_ones(())
+            for part in zip(*(array.view(-1).split(LATE_NUMBERS) for array in arrays), strict=True):
+                root, total, divisor = part[2].sqrt(), torch.zeros_like(part[0]), torch.empty_like(part[0])
+                for length, factor in zip(lengths, roots, strict=True):
+                    torch.add(least, root, alpha=factor, out=divisor)
+                    total.addcdiv_(one, divisor, value=length)
+                part[0].addcmul_(part[1], total, value=-1)
+        means.mul_(beta ** len(rates))
+        squares.mul_(of_square ** len(rates))
 
 
 class SGD(Light, torch.optim.SGD):

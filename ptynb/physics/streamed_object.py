@@ -151,16 +151,19 @@ class StreamedObject:
 
     def complete(self) -> None:
         """Have all values up to date in host memory: also make the steps that rows there have not made."""
-        for band, top in enumerate(self.bands.tops):
-            rows = slice(top, top + self.bands.height)
-            if band != self._present and any((one.made[rows] < one.steps).any() for one in self._arrays.values()):
-                self.show(band)
+        due = [band for band in range(len(self.bands.tops)) if band != self._present and self._lacks_steps(band)]
+        for band, following in zip(due, [*due[1:], None], strict=False):
+            self.show(band, following)
         self.write_back()
         for one in self._arrays.values():
             if one.late is not None:
                 one.late.forget()
                 one.made[:] = 0
                 self._coming = None
+
+    def _lacks_steps(self, band: int) -> bool:
+        """Return whether some rows of a band have not made all late steps."""
+        return any((one.made[self.bands.rows(band)] < one.steps).any() for one in self._arrays.values())
 
     def _replace(self, band: int) -> None:
         if band != self._coming:

@@ -209,7 +209,7 @@ def show_streamed(folder: Path, epochs: int) -> None:
         + "whole s  streamed s  of it (least to most)   copied, of the object"
     )
     for optimiser in STREAMED:
-        settings = Settings(optimiser=optimiser, batch=16, batch_sampling="bands", batch_bands=4)  # type: ignore[arg-type]
+        settings = Settings(batch=16, batch_sampling="bands", batch_bands=4).replace(optimiser=optimiser)
         loops = [
             Loop(scan, settings.replace(object={"layout": layout}), SingleGroup(torch.device("cpu")))
             for layout in ("whole", "streamed")
