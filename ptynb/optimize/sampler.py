@@ -260,8 +260,9 @@ class BatchSampler(Sampler):
             for rank in range(world):
                 rank_of_stratum[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
             if self.kind == "bands":
-                for patterns, own in self.in_bands:
-                    owner[patterns] = own.owner(world)
+                # The engine with most patterns is another one in each band.
+                for number, (patterns, own) in enumerate(self.in_bands):
+                    owner[patterns] = (own.owner(world) + number) % world
             elif self.kind == "compact":
                 for patterns in self._groups:
                     owner[patterns] = rank_of_stratum[self._dealt(len(patterns))]

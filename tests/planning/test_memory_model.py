@@ -121,7 +121,7 @@ def test_of_a_streamed_object_the_gpu_has_the_rows_of_two_bands(optimiser: Any, 
         scan.object_frame(settings.margin).shape,
     )
     assert rows < 0.4 * whole[0]
-    found, others = amounts(scan, streamed, on_gpu=True), amounts(scan, settings, on_gpu=True)
+    found, others = (amounts(scan, one, keep=True, on_gpu=True) for one in (streamed, settings))
     plane = 8 * rows * whole[1]
     name = "object, gradient and optimiser"
     assert found[name] == others[name] * rows / whole[0]
