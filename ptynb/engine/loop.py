@@ -151,8 +151,8 @@ class Loop:
         self._poisson_below = poisson_below(scan.geometry)
         loss = self._make_loss(settings)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
-        if self.tile is not None:
-            _check_reach(self._custom_constraints)
+        if self.tile is not None or settings.object.layout == "streamed":
+            _check_reach(self._custom_constraints, settings.object.layout)
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
         positions = self.model.components["positions"]
@@ -929,9 +929,16 @@ def _environment(group: Group) -> dict[str, str]:
     return {**versions, "python": platform.python_version(), **engines, "threads": str(count())}
 
 
-def _check_reach(constraints: Sequence[CustomConstraint]) -> None:
-    """Raise SettingsError if a user's constraint may need pixels of the object that a tile does not hold."""
+def _check_reach(constraints: Sequence[CustomConstraint], layout: str) -> None:
+    """Raise SettingsError if a user's constraint may need pixels of the object that a tile or a band does not hold."""
     for constraint in constraints:
+        if layout == "streamed":
+            raise SettingsError(
+                f"object.layout is 'streamed', and the constraint {type(constraint).__name__} is the user's own, for "
+                "which the device may lack rows of the object; remove it, or use object.layout='whole'.",
+                code="settings.unsupported-combination",
+                fields=("object.layout",),
+            )
         if constraint.reach is None or constraint.reach > 1:
             name = type(constraint).__name__
             raise SettingsError(

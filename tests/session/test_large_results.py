@@ -60,6 +60,24 @@ def scan() -> pt.Scan:
     return pt.simulate(patterns=36, window=32, seed=4)
 
 
+def test_the_object_of_a_streamed_run_is_in_a_file(scan: pt.Scan, tmp_path: Path) -> None:
+    settings = SETTINGS.replace(object={"layout": "whole"}, batch_sampling="bands", batch_bands=2)
+    results = []
+    for layout in ("whole", "streamed"):
+        with pt.Reconstruction(
+            scan,
+            settings.replace(object={"layout": layout}),
+            device="cpu",
+            checkpointing=pt.Checkpointing(folder=tmp_path / layout),
+        ) as recon:
+            [*recon.run(2)]
+            results.append(recon.result.object)
+            assert not [*(tmp_path / layout).glob(".*")]
+    assert not isinstance(results[0], np.memmap)
+    assert_mapped(results[1])
+    np.testing.assert_allclose(results[1], results[0], atol=1e-4)
+
+
 def test_the_object_of_a_result_is_in_a_file(scan: pt.Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=pt.Checkpointing(folder=kept)) as recon:

@@ -1,4 +1,4 @@
-"""A reconstruction whose object is in tiles does on a cluster what one with the whole object does in this process."""
+"""A reconstruction whose object is in tiles, or streamed, does what one with the whole object does in this process."""
 
 from __future__ import annotations
 
@@ -64,6 +64,62 @@ def test_stages_in_tiles(scan: Scan, cluster: pt.Cluster) -> None:
             recon.wait()
             results.append(recon.result)
     assert_same(*results)
+
+
+BANDS = WHOLE.replace(batch_sampling="bands", batch_bands=3)
+STREAMED = BANDS.replace(object={"layout": "streamed"})
+
+
+def test_stages_of_a_streamed_object(scan: Scan) -> None:
+    results = []
+    for settings in (BANDS, STREAMED):
+        recipe = pt.Recipe(settings=settings, stages=STAGES)
+        with pt.Reconstruction(scan, recipe, device="cpu", checkpointing=None) as recon:
+            recon.start()
+            recon.wait()
+            results.append(recon.result)
+    assert_same(*results)
+
+
+def test_a_streamed_object_is_restored_to_the_bit_and_resumed_and_reconfigured_whole(
+    scan: Scan, tmp_path: Path
+) -> None:
+    keep = pt.Checkpointing(folder=tmp_path / "run", epochs=1, seconds=None, pictures=0.1)
+    with pt.Reconstruction(scan, STREAMED, device="cpu", checkpointing=keep) as recon:
+        list(recon.run(2))
+        picture = recon.snapshot()
+        list(recon.run(2))
+        unbroken = recon.result
+        recon.restore(2)
+        list(recon.run(2))
+        again = recon.result
+        recon.reconfigure(recon.settings.replace(object={"layout": "whole"}))
+        list(recon.run(1))
+        recon.reconfigure(recon.settings.replace(object={"layout": "streamed"}))
+        list(recon.run(1))
+        reconfigured = recon.result
+    assert np.array_equal(again.object, unbroken.object)
+    with pt.resume(tmp_path / "run", scan, settings=BANDS.replace(object={"layout": "whole"})) as alone:
+        list(alone.run(1))
+        resumed = alone.result
+    with pt.Reconstruction(scan, BANDS, device="cpu", checkpointing=None) as recon:
+        list(recon.run(2))
+        expected = recon.snapshot()
+        assert expected is not None
+        assert picture is not None
+        np.testing.assert_allclose(picture.object, expected.object, atol=1e-8)
+        list(recon.run(4))
+        assert_same(recon.result, reconfigured)
+        list(recon.run(1))
+        assert_same(recon.result, resumed)
+
+
+def test_own_constraints_are_refused_with_a_streamed_object(scan: Scan) -> None:
+    with (
+        raises("settings.unsupported-combination", "'streamed'", "BoundedEach"),
+        pt.Reconstruction(scan, STREAMED, device="cpu", checkpointing=None, extensions=[BoundedEach()]) as recon,
+    ):
+        recon.wait()
 
 
 def test_reconfigured_in_tiles_to_the_whole_object_and_back(scan: Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
