@@ -248,6 +248,9 @@ class _Copies:
             return
         if int(torch.cuda.cudart().cudaHostRegister(values.data_ptr(), values.nbytes, 0)) == 0:
             self._locked.append(values)
+        else:
+            with contextlib.suppress(RuntimeError):  # CUDA reports the error again at the next kernel
+                torch.zeros((), device=self._device)
 
 
 def _unlock(arrays: list[Tensor]) -> None:
