@@ -33,6 +33,7 @@ class Picture:
     image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
     shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
     limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    largest: in colours, the amplitude of full brightness.
     unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
     note: a caption. quantity: what the values are ("phase"): pictures of one quantity share a colour map and contrast.
     axes: names of the axes of the array. bands: pixels (y, x) of `shape` that are one element of it, by which a coarse
@@ -52,6 +53,7 @@ class Picture:
     axes: tuple[str, str] = ("y", "x")
     bands: tuple[int, int] = (1, 1)
     quantity: str = ""
+    largest: float = 0.0
 
 
 def pictures_html(pictures: Iterable[Picture]) -> str:
@@ -316,9 +318,11 @@ def picture(
     reduction = reduction_for(values.shape, size)
     reduced = reduce_by(values, reduction)
     encode = png if lossless else (lambda pixels: jpeg(pixels, quality))
-    height, width = values.shape
+    (height, width), largest = values.shape, 0.0
     if np.iscomplexobj(values):
-        image, limits = encode(complex_colours(reduced)), None
+        amplitude = np.abs(reduced)
+        limits, largest = None, float(amplitude.max())
+        image = encode(hues(np.angle(reduced), amplitude, largest))
     else:
         limits = limits_of(reduced, *percentiles) if limits is None else limits
         image = encode(levels(reduced, limits))
@@ -334,6 +338,7 @@ def picture(
         colours,
         note,
         quantity=quantity,
+        largest=largest,
     )
 
 
@@ -343,8 +348,7 @@ def part_of(whole: Picture, values: Array, region: tuple[slice, slice], size: in
     reduction = reduction_for(part.shape, size)
     reduced = reduce_by(part, reduction)
     if whole.limits is None:
-        largest = float(np.abs(reduce_by(values, whole.reduction)).max())
-        image = png(hues(np.angle(reduced), np.abs(reduced), largest))
+        image = png(hues(np.angle(reduced), np.abs(reduced), whole.largest))
     else:
         image = png(levels(reduced, whole.limits))
     return replace(whole, image=image, shape=(part.shape[0], part.shape[1]), reduction=reduction)
