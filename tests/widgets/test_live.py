@@ -253,7 +253,11 @@ LARGE = np.random.default_rng(0).random((60, 80))
 class LargeRecon(Recon):
     """Its pictures have fewer pixels than its object, or are parts of it."""
 
+    fails = False
+
     def pictures(self, request):
+        if self.fails:
+            raise pt.ReconstructionError("no engine", code="engine.lost")
         found, corner = super().pictures(request), (2, 3)
         values = LARGE
         if request.region is not None:
@@ -284,7 +288,10 @@ def test_the_region_that_a_page_asks_for_comes_with_each_frame_in_its_contrast()
     request = recon.requests[-1]
     assert (request.region, request.size, request.modes, request.cut) == ((12, 28, 33, 83), 20, 0, None)
     assert (viewer.detail["corner"], viewer.detail["pictures"][0]["reduction"]) == ([10, 30], 3)
+    recon.fails = True
     put(viewer, region=[10, 26, 30, 46])
+    until(lambda: "no engine" in str(view.messages))
+    recon.fails = False  # what failed is asked for again
     until(lambda: viewer.detail["number"] == 2)
     assert viewer.detail["pictures"][0]["reduction"] == 1
     assert [one["name"] for one in viewer.detail["pictures"]] == ["amplitude", "phase"]

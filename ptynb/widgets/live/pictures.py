@@ -180,15 +180,20 @@ class LivePictures(Element):
 
     def _detail(self) -> Pictures | None:
         """Request pictures of the region that users look at; None: those of all have enough pixels."""
-        viewer, found = self.object_pictures, self._overview
-        self._sharpened = tuple(viewer.region), viewer.coarse
+        looked_at = tuple(self.object_pictures.region), self.object_pictures.coarse
+        found = self._pictures_of(*looked_at)
+        self._sharpened = looked_at  # not before: a request that failed is repeated
+        return found
+
+    def _pictures_of(self, looked_at: tuple[int, ...], coarse: int) -> Pictures | None:
+        found = self._overview
         panes = [] if found is None else [one for one in found[1].pictures if one.name in PANES]
-        if found is None or not viewer.region or not panes:
+        if found is None or not looked_at or not panes:
             return None
         (request, overview), (height, width) = found, panes[0].shape
-        top, bottom, left, right = viewer.region
+        top, bottom, left, right = looked_at
         sides = min(bottom, height) - top, min(right, width) - left
-        size = min(self._size, -(-max(sides) // viewer.coarse))
+        size = min(self._size, -(-max(sides) // coarse))
         if min(sides) < 1 or reduction_for(sides, size) >= panes[0].reduction:
             return None
         y, x = overview.corner
