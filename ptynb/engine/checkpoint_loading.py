@@ -1,4 +1,4 @@
-"""Engines continue from a checkpoint: rank 0 reads the file and broadcasts it."""
+"""Loading a checkpoint: rank 0 reads and broadcasts what all share, each engine reads its own tile and rows."""
 
 from __future__ import annotations
 
