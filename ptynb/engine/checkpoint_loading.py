@@ -56,8 +56,8 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
     for name, dtype, shape in message[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:
-            octets = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
-            arrays[name] = octets.numpy().view(dtype).reshape(shape)
+            raw = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
+            arrays[name] = raw.numpy().view(dtype).reshape(shape)
         else:
             arrays[name] = values
     state = unpacked(message[0], arrays)
