@@ -25,7 +25,7 @@ def shown_part(viewer, quantity="stripes", values=LEVELS, **how):
     """What the kernel answers to the page's wish."""
     top, bottom, left, right = viewer.region
     part = picture(values[top:bottom, left:right], quantity, limits=(0.0, 255.0), **how)
-    viewer.show_detail([part], (top, left))
+    viewer.show_region([part], (top, left))
 
 
 def zoom(model, factor, name="stripes"):
@@ -56,7 +56,7 @@ def column(model, y=100):
 def shown(page):
     wrong = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    viewer = Viewer(sharpens=True)
+    viewer = Viewer(shows_regions=True)
     model = BrowserModel(page, viewer)
     viewer.show([picture(LEVELS, "stripes", size=SIDE // REDUCTION, limits=(0.0, 255.0))])
     settle(model)
@@ -107,12 +107,12 @@ def test_a_part_that_comes_after_the_zoom_is_over_is_not_shown(shown):
     region = list(viewer.region)
     zoom(model, 1 / 20)
     part = picture(np.zeros((64, 64)), "stripes", limits=(0.0, 255.0))
-    viewer.show_detail([part], (region[0], region[2]))
+    viewer.show_region([part], (region[0], region[2]))
     rest(model)
     assert 0 not in column(model, y=(region[0] + 32) // REDUCTION)
 
 
-def test_tools_measure_in_the_sharper_picture_where_it_is(shown):
+def test_tools_measure_in_the_picture_of_a_region_where_it_is(shown):
     viewer, model = shown
     zoom(model, ZOOM)
     shown_part(viewer)
@@ -154,7 +154,7 @@ def test_a_part_has_the_colours_of_its_values_whatever_its_limits(shown):
     viewer, model = shown
     zoom(model, ZOOM)
     top, bottom, left, right = viewer.region
-    viewer.show_detail([picture(LEVELS[top:bottom, left:right], "stripes", limits=(50.0, 250.0))], (top, left))
+    viewer.show_region([picture(LEVELS[top:bottom, left:right], "stripes", limits=(50.0, 250.0))], (top, left))
     rest(model)
     fine = column(model)[:140]
     assert fine.min() == pytest.approx(100, abs=1)
@@ -190,13 +190,15 @@ def test_a_zoom_into_a_run_shows_the_pixels_of_its_object_while_it_goes_on(page,
         wait(lambda: viewer.frame["number"] > 2 and viewer.shown > 1)
         assert viewer.frame["pictures"][0]["reduction"] > 2
         zoom(model, 6, "amplitude")
-        wait(lambda: viewer.detail["pictures"])
-        first, frame = viewer.detail["number"], viewer.frame["number"]
-        assert [one["name"] for one in viewer.detail["pictures"]] == ["amplitude", "phase"]
-        assert [one["reduction"] for one in viewer.detail["pictures"]] == [1, 1]
-        for part, whole in zip(viewer.detail["pictures"], viewer.frame["pictures"], strict=True):
+        wait(lambda: viewer.region_frame["pictures"])
+        first, frame = viewer.region_frame["number"], viewer.frame["number"]
+        assert [one["name"] for one in viewer.region_frame["pictures"]] == ["amplitude", "phase"]
+        assert [one["reduction"] for one in viewer.region_frame["pictures"]] == [1, 1]
+        for part, whole in zip(viewer.region_frame["pictures"], viewer.frame["pictures"], strict=True):
             assert part["limits"] == whole["limits"]
-        wait(lambda: viewer.detail["number"] > first + 2 and viewer.frame["number"] > frame + 2)  # as the run goes on
+        wait(
+            lambda: viewer.region_frame["number"] > first + 2 and viewer.frame["number"] > frame + 2
+        )  # as the run goes on
         recon.stop()
         wait(lambda: recon.state == "ready" and viewer.frame_facts.get("epoch") == recon.epoch)
         page.wait_for_timeout(500)
@@ -204,8 +206,8 @@ def test_a_zoom_into_a_run_shows_the_pixels_of_its_object_while_it_goes_on(page,
         wait(lambda: page.locator(drawn.format(viewer.frame["number"])).count())
         page.wait_for_timeout(300)
         # A pixel of the array in the middle of what is seen has the level of its value.
-        part = viewer.detail["pictures"][0]
-        top, left = viewer.detail["corner"]
+        part = viewer.region_frame["pictures"][0]
+        top, left = viewer.region_frame["corner"]
         corner = recon.pictures(view.request).corner
         object = recon.snapshot(4096).object[corner[0] :, corner[1] :]
         height, width = part["shape"]
@@ -239,6 +241,6 @@ def test_a_zoom_into_a_run_shows_the_pixels_of_its_object_while_it_goes_on(page,
         phase = recon.value_at("phase", top + 5, left + 7, request)
         assert float(viewer.value_at("phase", top + 5, left + 7).removesuffix(" rad")) == pytest.approx(phase, abs=2e-3)
         zoom(model, 1 / 20, "amplitude")
-        wait(lambda: not viewer.detail["pictures"])
+        wait(lambda: not viewer.region_frame["pictures"])
         model.close()
         view.close()
