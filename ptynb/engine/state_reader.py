@@ -37,6 +37,7 @@ from ptynb.engine.rendering import (
     needs_ramps,
     numbers_of,
     pixel_value,
+    prepare_rendering,
     probe_value,
     ramp_of,
     take,
@@ -93,6 +94,7 @@ class StateReader(ABC):
         """Return pictures."""
         loop = self._loop
         if loop is None:
+            prepare_rendering()
             return None
         taken, contrast = self._take(loop, request, shown_area(loop, request)), request.contrast
         if taken is None:
