@@ -238,12 +238,13 @@ def test_a_zoom_shows_more_pixels_of_a_run_than_its_picture_has(lab: Lab, page: 
         scale, step = ask(kernel, "viewer.view['scale']"), whole["reduction"]
         blocks = whole["shape"][1] / step / scale  # of the whole picture, in the width that is seen
         assert step > 2
-        page.wait_for_timeout(1000)
+        drawn = '.ptynb-live .ptynb-viewer[data-part="{}"]'
+        page.locator(drawn.format(ask(kernel, "viewer.region_frame['number']"))).wait_for(timeout=20_000)
         assert page.evaluate(EDGES) > 1.5 * blocks
         screenshot(page, "lab-zoom")
         page.keyboard.press("0")
         wait_until(kernel, "viewer.region_frame['pictures'] == []")
-        page.wait_for_timeout(1000)
+        page.locator(drawn.format(ask(kernel, "viewer.region_frame['number']"))).wait_for(timeout=20_000)
         assert page.evaluate(EDGES) <= whole["shape"][1] / step + 2
     finally:
         kernel.execute("recon.close()", reply=True, timeout=60)

@@ -233,6 +233,7 @@ export class Board {
       return others.delete(picture.name);
     });
     for (const pane of others.values()) pane.removePart();
+    this.root.dataset.part = String(part.number);
     this.colouring.recolour();
     this.measuring.follow();
     if (this.get("spectrum")) this.measuring.transform();
@@ -248,6 +249,7 @@ export class Board {
     const visible = close.map((pane) => visibleRegion(pane.place, pane.room, pane.extent));
     const sharp = close.every(({ part }, index) => part?.covers(visible[index]) && !coarse(close[index], part.picture.reduction));
     const region = wantedRegion(visible, close[0]?.extent, this.region, sharp);
+    this.root.dataset.region = String(region);
     if (String(region) === String(this.region)) return;
     this.region = region;
     if (!region.length) {
