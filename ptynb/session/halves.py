@@ -18,7 +18,7 @@ from ptynb.data.engine_records import Result
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.scan import Scan
 from ptynb.data.standard_error import ErrorMap
-from ptynb.exceptions import ReconstructionError
+from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.physics.model_builder import object_frame
 from ptynb.settings import Settings
 
@@ -42,7 +42,10 @@ def map_of_halves(
     if area is not None:  # before hours of reconstruction
         check_area(area)
         for half in halves:
-            common_area(illuminated_area(half.positions, half.pattern_shape), area, limited=True)
+            try:
+                common_area(illuminated_area(half.positions, half.pattern_shape), area, limited=True)
+            except InvalidValueError as error:
+                raise InvalidValueError(f"{half.name} cannot be mapped: {error}", code=error.code) from None
     each = 0 if cluster is None else len(cluster) // 2
     done, results = {0: 0, 1: 0}, list[Result]()
 

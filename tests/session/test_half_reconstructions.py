@@ -72,7 +72,7 @@ def test_of_an_area_only_what_is_around_it_leaves_the_engines(scan: Scan, monkey
 
 
 def test_an_area_that_cannot_be_mapped_is_refused_before_the_reconstructions(scan: Scan) -> None:
-    with raises("comparison.area-too-small", "rows", "columns", "choose another area"):
+    with raises("comparison.area-too-small", "half 1 of 2", "rows", "columns", "choose another area"):
         pt.error_map(scan, epochs=10**6, area=(slice(900, 950), slice(0, 50)), device="cpu")
     with raises("argument.invalid-value", "a start and a stop"):
         pt.error_map(scan, epochs=10**6, area=(slice(None, 50), slice(0, 50)), device="cpu")
