@@ -155,7 +155,7 @@ export interface Frame {
   facts: Record<string, number>;
 }
 /** Pictures of a part of the array with more pixels, from its corner on: those of panes, by name. */
-export interface Detail {
+export interface RegionFrame {
   number: number;
   pictures: Picture[];
   corner: Ends;

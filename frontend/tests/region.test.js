@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { placed, WHOLE } from "../src/viewer/geometry.js";
-import { seenOf, wantedRegion } from "../src/viewer/region.js";
+import { visibleRegion, wantedRegion } from "../src/viewer/region.js";
 
 const ROOM = { width: 400, height: 200 };
 const EXTENT = { y: 1000, x: 1000 };
 
-test("what is seen of an array ends at its edges", () => {
-  assert.deepEqual(seenOf(placed(WHOLE, ROOM, EXTENT), ROOM, EXTENT), [0, 1000, 0, 1000]);
-  const [top, bottom, left, right] = seenOf(placed({ y: 0.5, x: 0, scale: 4 }, ROOM, EXTENT), ROOM, EXTENT);
+test("what is visible of an array ends at its edges", () => {
+  assert.deepEqual(visibleRegion(placed(WHOLE, ROOM, EXTENT), ROOM, EXTENT), [0, 1000, 0, 1000]);
+  const [top, bottom, left, right] = visibleRegion(placed({ y: 0.5, x: 0, scale: 4 }, ROOM, EXTENT), ROOM, EXTENT);
   assert.deepEqual([top, bottom, left, right], [375, 625, 0, 500]);
 });
 
@@ -33,7 +33,7 @@ test("a move within the margin asks for nothing new, and one beyond it does", ()
 
 test("a closer look asks anew unless the pixels of the array are there, or more than the screen has", () => {
   const before = [312, 688, 0, 625];
-  const seen = [[450, 550, 200, 400]];
-  assert.equal(wantedRegion(seen, EXTENT, before, true), before);
-  assert.deepEqual(wantedRegion(seen, EXTENT, before, false), [425, 575, 150, 450]);
+  const visible = [[450, 550, 200, 400]];
+  assert.equal(wantedRegion(visible, EXTENT, before, true), before);
+  assert.deepEqual(wantedRegion(visible, EXTENT, before, false), [425, 575, 150, 450]);
 });

@@ -57,15 +57,15 @@ class Packed:
                 raise damaged(f"{len(data)} bytes of counts; {size} were announced")
             return data.view(self.dtype).reshape(self.shape)
         out = np.empty(self.shape, self.dtype)
-        octets = out.reshape(-1).view(np.uint8)
+        raw = out.reshape(-1).view(np.uint8)
         if self.compression == "lz4":
-            _unpack_lz4(data, octets)
+            _unpack_lz4(data, raw)
         elif self.compression == "h5lz4":
-            _unpack_h5lz4(data, octets)
+            _unpack_h5lz4(data, raw)
         elif self.compression == "blosc":
             _unpack_blosc(data, out)
         else:
-            _unpack_bslz4(data, octets, self.dtype.itemsize, headed=self.compression == "h5bslz4")
+            _unpack_bslz4(data, raw, self.dtype.itemsize, headed=self.compression == "h5bslz4")
         return out
 
 
@@ -91,9 +91,9 @@ def pack_lz4(counts: NDArray[Any]) -> bytes:
 
 def pack_h5lz4(counts: NDArray[Any], block: int = 2**16) -> bytes:
     """Return counts as HDF5's filter of LZ4 stores them, for emulators and tests."""
-    octets, parts = np.ascontiguousarray(counts).reshape(-1).view(np.uint8), [struct.pack(">QI", counts.nbytes, block)]
-    for start in range(0, len(octets), block):
-        piece = octets[start : start + block]
+    raw, parts = np.ascontiguousarray(counts).reshape(-1).view(np.uint8), [struct.pack(">QI", counts.nbytes, block)]
+    for start in range(0, len(raw), block):
+        piece = raw[start : start + block]
         packed = pack_lz4(piece)
         stored = packed if len(packed) < len(piece) else piece.tobytes()
         parts += [struct.pack(">I", len(stored)), stored]
@@ -202,12 +202,12 @@ def _unpack_blosc(data: NDArray[np.uint8], out: NDArray[Any]) -> None:
     _through_hdf5(data.tobytes(), out, hdf5plugin.Blosc())
 
 
-def _through_hdf5(octets: bytes, out: NDArray[Any], options: Any) -> None:
+def _through_hdf5(raw: bytes, out: NDArray[Any], options: Any) -> None:
     """Unpack what a filter of HDF5 has stored, by a dataset in memory."""
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         stored = file.create_dataset("one", out.shape, out.dtype, chunks=out.shape, **options)
         try:
-            stored.id.write_direct_chunk((0,) * out.ndim, octets)
+            stored.id.write_direct_chunk((0,) * out.ndim, raw)
             stored.read_direct(out)
         except (OSError, RuntimeError) as error:
             raise damaged(f"compressed counts that cannot be unpacked ({in_one_line(error, 80)})") from None

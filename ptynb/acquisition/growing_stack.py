@@ -145,8 +145,8 @@ class GrowingStack:
 
     def _read(self, index: int) -> Packed:
         if self._direct:
-            mask, octets = self.dataset.id.read_direct_chunk((index, 0, 0))
-            return Packed(octets, self.window, self.dtype, "none" if mask else "h5bslz4")
+            mask, raw = self.dataset.id.read_direct_chunk((index, 0, 0))
+            return Packed(raw, self.window, self.dtype, "none" if mask else "h5bslz4")
         counts = np.empty(self.window, self.dtype.newbyteorder("<"))
         self.dataset.read_direct(counts, np.s_[index])
         return Packed(counts.reshape(-1).view(np.uint8).data, self.window, counts.dtype)

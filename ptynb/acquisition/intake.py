@@ -29,21 +29,21 @@ class Intake:
     def __init__(self, source: LiveSource, name: str, arrived: threading.Event) -> None:
         self._source, self._arrived = source, arrived
         self._waiting: collections.deque[Message] = collections.deque()
-        self._octets = 0
+        self._nbytes = 0
         self._room = threading.Condition()
         self._over = False
         self.failed: BaseException | None = None
         self._thread = SupervisedThread(f"ptynb-{name}", self._run)
         self._thread.start()
 
-    def take(self, most: int, octets: int) -> list[Message]:
+    def take(self, most: int, nbytes: int) -> list[Message]:
         """Return messages that have come, up to `most`, and no more after so many bytes."""
         taken: list[Message] = []
         with self._room:
-            until = self._octets - octets
-            while self._waiting and len(taken) < most and (self._octets > until or not taken):
+            until = self._nbytes - nbytes
+            while self._waiting and len(taken) < most and (self._nbytes > until or not taken):
                 taken.append(self._waiting.popleft())
-                self._octets -= _size(taken[-1])
+                self._nbytes -= _size(taken[-1])
             self._room.notify()
         return taken
 
@@ -58,7 +58,7 @@ class Intake:
         with self._room:
             rest = list(self._waiting)
             self._waiting.clear()
-            self._octets = 0
+            self._nbytes = 0
         return rest
 
     def close(self) -> None:
@@ -75,10 +75,10 @@ class Intake:
                 if not messages:
                     continue
                 with self._room:
-                    while self._octets > MOST_BYTES and not self._over:
+                    while self._nbytes > MOST_BYTES and not self._over:
                         self._room.wait()
                     self._waiting.extend(messages)
-                    self._octets += sum(map(_size, messages))
+                    self._nbytes += sum(map(_size, messages))
                 self._arrived.set()
         except BaseException as error:  # noqa: BLE001, given to the receiver, which ends by it
             self.failed = error

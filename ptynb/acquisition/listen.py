@@ -237,8 +237,8 @@ def _answer(
     told, text, remedy = "", b"", "start the detector, or wait longer: listen(..., timeout=None)."
     while True:
         _wait(process.stdout, until, cancelled, f"No scan has begun within {timeout or 0:g} s; {told or remedy}")
-        text += (octets := os.read(process.stdout.fileno(), 2**16))
-        if not octets:
+        text += (raw := os.read(process.stdout.fileno(), 2**16))
+        if not raw:
             return {"code": "acquisition.failed", "message": f"The receiver ended with status {process.wait(GRACE)}."}
         *lines, text = text.split(b"\n")
         for line in lines:

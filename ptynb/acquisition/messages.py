@@ -125,10 +125,10 @@ class LiveSource(ABC):
         """Close connections and files."""
 
 
-def parsed_json(octets: bytes, what: str) -> dict[str, Any]:
+def parsed_json(raw: bytes, what: str) -> dict[str, Any]:
     """Return names and values of JSON. Raise AcquisitionError for anything else. what: "a part that is", say."""
     try:
-        found = json.loads(octets)
+        found = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise damaged(f"{what} no JSON ({in_one_line(error, 80)})") from None
     if not isinstance(found, dict):

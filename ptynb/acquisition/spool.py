@@ -36,12 +36,12 @@ class Spool:
 
     def __init__(self, folder: Path, plan: Plan, complete: CompletePlan, dtype: np.dtype[Any], source: str) -> None:
         shape = (complete.count, *complete.window)
-        octets = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         free = shutil.disk_usage(folder).free
-        if octets + SPARE > free:
+        if nbytes + SPARE > free:
             raise AcquisitionError(
                 f"{folder} has {gigabytes(free)} free; {complete.count} patterns of {shape[1]} x {shape[2]} pixels "
-                f"take {gigabytes(octets)}. Choose another folder=, or a smaller window=.",
+                f"take {gigabytes(nbytes)}. Choose another folder=, or a smaller window=.",
                 code="acquisition.failed",
             )
         scan = Scan(
@@ -57,7 +57,7 @@ class Spool:
         acquisition = Acquisition(folder, complete.count, complete.start_after, plan.positions is not None)
         self.path = folder / SCAN_NAME
         self._places = write_acquired_scan(self.path, scan, acquisition, source=source, series=complete.series)
-        self._size = octets // complete.count
+        self._size = nbytes // complete.count
         self._dtype, self._window = dtype, complete.window
         self._file = os.open(self.path, os.O_RDWR)
         try:
@@ -74,14 +74,14 @@ class Spool:
 
     def write(self, number: int, counts: NDArray[Any], arrival: float) -> None:
         """Write a pattern (y, x) that has not come before, and note it in the index."""
-        octets = np.ascontiguousarray(counts, dtype=self._dtype).reshape(-1).view(np.uint8).data
-        self._put(octets, self._places["patterns"] + number * self._size)
+        raw = np.ascontiguousarray(counts, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        self._put(raw, self._places["patterns"] + number * self._size)
         self.index.frame(number, arrival)
 
     def is_same(self, number: int, counts: NDArray[Any]) -> bool:
         """Return whether a pattern that has come equals this one (y, x)."""
-        octets = os.pread(self._file, self._size, self._places["patterns"] + number * self._size)
-        return octets == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
+        raw = os.pread(self._file, self._size, self._places["patterns"] + number * self._size)
+        return raw == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
 
     def finish(self, reason: str) -> None:
         """Write into the file what has come and why it has ended, and say so in the index.
@@ -108,11 +108,11 @@ class Spool:
             self._file = -1
 
     def _put(self, values: Any, place: int) -> None:
-        octets = memoryview(values).cast("B")
+        raw = memoryview(values).cast("B")
         try:
-            while len(octets):
-                written = os.pwrite(self._file, octets, place)
-                octets, place = octets[written:], place + written
+            while len(raw):
+                written = os.pwrite(self._file, raw, place)
+                raw, place = raw[written:], place + written
         except OSError as error:
             raise self._not_written(error) from None
 

@@ -381,13 +381,18 @@ def _around(
         return object, reference, area, offset
     here, there, inside, shifts = [], [], [], []
     for part, shift, own, side in zip(area, offset, object.shape, reference.shape, strict=True):
-        around = max((part.stop - part.start) // 4, AROUND)
+        around = margin_around(part)
         first, last = part.start - around, part.stop + around
         there.append(slice(min(max(first, 0), side), min(max(last, 0), side)))
         here.append(slice(min(max(first - shift, 0), own), min(max(last - shift, 0), own)))
         inside.append(slice(part.start - there[-1].start, part.stop - there[-1].start))
         shifts.append(shift + here[-1].start - there[-1].start)
     return object[tuple(here)], reference[tuple(there)], (inside[0], inside[1]), (shifts[0], shifts[1])
+
+
+def margin_around(part: slice) -> int:
+    """Return how many pixels around one side of an area are transformed with it, of large arrays."""
+    return max((part.stop - part.start) // 4, AROUND)
 
 
 def _shift_phase(side: int, distance: float) -> tuple[Array, Array]:

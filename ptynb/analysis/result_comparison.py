@@ -118,17 +118,13 @@ class Together:
         self.left_out: dict[str, str] = {}
         self._registered: dict[tuple[str, str], Registered] = {}
         self._differences: dict[tuple[str, str], Difference] = {}
-        if within is not None and any(None in (part.start, part.stop) for part in within):
-            raise InvalidValueError(
-                f"The area to compare is {within}; expected slices (y, x) with a start and a stop.",
-                code="argument.invalid-value",
-                fields=("within",),
-            )
+        if within is not None:
+            check_area(within)
         area = within
         for name, result in results.items():
             try:
                 one = placed(result, self.pixel_size, slice)
-                area = _intersection(one.covered, area, limited=not self.placed)
+                area = common_area(one.covered, area, limited=not self.placed)
             except ValueError as error:
                 self.left_out[name] = f"{name} is not compared: {error}"
             else:
@@ -386,8 +382,21 @@ def illuminated(result: Result) -> Area:
     return y, x
 
 
-def _intersection(one: Area, other: Area | None, limited: bool) -> Area:
-    """Return the common part of two areas. limited: whether the other one was asked for, and not found."""
+def check_area(area: Area) -> None:
+    """Raise InvalidValueError if an area to compare is not limited."""
+    if any(None in (part.start, part.stop) for part in area):
+        raise InvalidValueError(
+            f"The area to compare is {area}; expected slices (y, x) with a start and a stop.",
+            code="argument.invalid-value",
+            fields=("within",),
+        )
+
+
+def common_area(one: Area, other: Area | None, limited: bool) -> Area:
+    """Return the common part of two areas. limited: whether the other one was asked for, and not found.
+
+    Raises InvalidValueError if it is too small to be compared.
+    """
     covered = one
     if other is not None:
         y, x = (_slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))

@@ -33,6 +33,7 @@ class Picture:
     image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
     shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
     limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    largest: in colours, the amplitude of full brightness.
     unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
     note: a caption. quantity: what the values are ("phase"): pictures of one quantity share a colour map and contrast.
     axes: names of the axes of the array. bands: pixels (y, x) of `shape` that are one element of it, by which a coarse
@@ -52,6 +53,7 @@ class Picture:
     axes: tuple[str, str] = ("y", "x")
     bands: tuple[int, int] = (1, 1)
     quantity: str = ""
+    largest: float = 0.0
 
 
 def pictures_html(pictures: Iterable[Picture]) -> str:
@@ -116,30 +118,43 @@ def flat_means(layers: Array, reduction: int, area: tuple[slice, slice] | None =
     """
     height, width = layers.shape[1:]
     inside, columns = area or (slice(0, height), slice(0, width))
+    down, across = (np.exp(-1j * one).astype(layers.dtype) for one in product_ramp(layers))
+    count = inside.stop - inside.start
+    step = min(reduction, count)
+    parts = []
+    for rows in bands((count // step * step, width), step):
+        here = slice(inside.start + rows.start, inside.start + rows.stop)
+        turned = finite_product(layers, here) * down[here, None] * across
+        parts.append(reduce_by(turned[:, columns], reduction))
+    return np.concatenate(parts)
 
-    def product(start: int, stop: int) -> Array:
-        band = layers[:, start:stop]
-        return np.nan_to_num(band[0] if len(band) == 1 else band.prod(0))
+
+def finite_product(layers: Array, rows: slice) -> Array:
+    """Return rows of the product (y, x) of layers (layer, y, x); values that are not finite are zero."""
+    band = layers[:, rows]
+    return np.nan_to_num(band[0] if len(band) == 1 else band.prod(0), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def product_ramp(layers: Array) -> tuple[Array, Array]:
+    """Return `ramp` of the product of layers (layer, y, x), of which only a band of rows is in memory."""
 
     def steps(_: Array) -> tuple[complex, complex]:
         down = across = 0j
-        for rows in bands((height, width)):
-            band = product(rows.start, rows.stop + 1)  # with the first row of the next one
+        for rows in bands(layers.shape):
+            band = finite_product(layers, slice(rows.start, rows.stop + 1))  # with the first row of the next one
             down += step_sums(band)[0]
             across += step_sums(band[: rows.stop - rows.start])[1]
         return down, across
 
     def turned_sum(_: Array, down: Array, across: Array) -> complex:
-        rows = bands((height, width))
-        return sum(_turned_sum(product(one.start, one.stop), down[one], across) for one in rows)
+        return sum(_turned_sum(finite_product(layers, rows), down[rows], across) for rows in bands(layers.shape))
 
-    down, across = (np.exp(-1j * one).astype(layers.dtype) for one in ramp(layers[0], steps, turned_sum))
-    parts = []
-    for rows in bands(((inside.stop - inside.start) // reduction * reduction, width), reduction):
-        start, stop = inside.start + rows.start, inside.start + rows.stop
-        turned = product(start, stop) * down[start:stop, None] * across
-        parts.append(reduce_by(turned[:, columns], reduction))
-    return np.concatenate(parts)
+    return ramp(layers[0], steps, turned_sum)
+
+
+def largest_amplitude(layers: Array) -> float:
+    """Return the largest amplitude of the product of layers (layer, y, x), of which only a band is in memory."""
+    return max(float(np.abs(finite_product(layers, rows)).max()) for rows in bands(layers.shape))
 
 
 def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
@@ -164,10 +179,15 @@ def phase_growth(early: Array, late: Array) -> float:
 def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     """Return the phase (y, x) of a field [rad] without the field's mean phase and linear ramp; overwrites `phase`."""
     down, across = ramp(field)
-    # In units of turns: subtracting the nearest integer takes a third of the time of a complex product and its angle.
-    turn = phase.dtype.type(2 * np.pi)
     phase -= down.astype(phase.dtype)[:, None]
     phase -= across.astype(phase.dtype)[None, :]
+    return wrapped(phase)
+
+
+def wrapped(phase: Array) -> NDArray[np.floating[Any]]:
+    """Return phases [rad] in [-π, π]; overwrites them."""
+    # In units of turns: subtracting the nearest integer takes a third of the time of a complex product and its angle.
+    turn = phase.dtype.type(2 * np.pi)
     phase /= turn
     phase -= np.rint(phase)
     phase *= turn
@@ -298,9 +318,11 @@ def picture(
     reduction = reduction_for(values.shape, size)
     reduced = reduce_by(values, reduction)
     encode = png if lossless else (lambda pixels: jpeg(pixels, quality))
-    height, width = values.shape
+    (height, width), largest = values.shape, 0.0
     if np.iscomplexobj(values):
-        image, limits = encode(complex_colours(reduced)), None
+        amplitude = np.abs(reduced)
+        limits, largest = None, float(amplitude.max())
+        image = encode(hues(np.angle(reduced), amplitude, largest))
     else:
         limits = limits_of(reduced, *percentiles) if limits is None else limits
         image = encode(levels(reduced, limits))
@@ -316,6 +338,7 @@ def picture(
         colours,
         note,
         quantity=quantity,
+        largest=largest,
     )
 
 
@@ -325,8 +348,7 @@ def part_of(whole: Picture, values: Array, region: tuple[slice, slice], size: in
     reduction = reduction_for(part.shape, size)
     reduced = reduce_by(part, reduction)
     if whole.limits is None:
-        largest = float(np.abs(reduce_by(values, whole.reduction)).max())
-        image = png(hues(np.angle(reduced), np.abs(reduced), largest))
+        image = png(hues(np.angle(reduced), np.abs(reduced), whole.largest))
     else:
         image = png(levels(reduced, whole.limits))
     return replace(whole, image=image, shape=(part.shape[0], part.shape[1]), reduction=reduction)

@@ -1,4 +1,4 @@
-"""Engines continue from a checkpoint: rank 0 reads the file and broadcasts it."""
+"""Loading a checkpoint: rank 0 reads and broadcasts what all share, each engine reads its own tile and rows."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
     for name, dtype, shape in message[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:
-            octets = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
-            arrays[name] = octets.numpy().view(dtype).reshape(shape)
+            raw = group.broadcast(torch.from_numpy(values.reshape(-1).view(np.uint8)))
+            arrays[name] = raw.numpy().view(dtype).reshape(shape)
         else:
             arrays[name] = values
     state = unpacked(message[0], arrays)

@@ -636,9 +636,10 @@ class Loop:
 
     @torch.no_grad()
     def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> ReconstructionState:
-        """Return a copy of all that is needed to continue from here; on ranks other than 0 only of their own rows.
+        """Return a copy of what this rank stores of all that is needed to continue from here.
 
-        loss_sums: from `loss_sums`. It does not communicate.
+        That is its rows, of an object in tiles its own pixels, and on rank 0 all else. loss_sums: from `loss_sums`. It
+        does not communicate.
         """
         on_rank_0 = self.group.rank == 0
         if self.model.streamed is not None:

@@ -7,6 +7,7 @@ object in tiles, the training thread makes means over blocks of pixels instead: 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -114,12 +115,12 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
     # On a CPU other threads may use the core meanwhile; this time must not count as that of the copy.
     clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
     started = clock()
-    seen = model.whole_object.covered(request.state, area)
+    layers = model.whole_object.covered(request.state, area)
     slices, states = numbers_of(model)
     if request.slice is None and slices > 1:
-        product_of_slices(seen, buffer)
+        product_of_slices(layers, buffer)
     else:
-        buffer.copy_(seen[request.slice or 0])
+        buffer.copy_(layers[request.slice or 0])
     lines = take_lines(model, request.state, request.cut, area)
     return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
 
@@ -171,12 +172,12 @@ def take_reduced(model: Model, wanted: ReduceObject, epoch: int, update: int) ->
     clock = time.thread_time if on_cpu else time.perf_counter
     started = clock()
 
-    def seen(here: Area) -> Tensor:
+    def covered(here: Area) -> Tensor:
         slices = model.whole_object.covered(wanted.state, here)
         return product_of_slices(slices) if wanted.slice is None and len(slices) > 1 else slices[wanted.slice or 0]
 
     with torch_alone(on_cpu):
-        object = _own(model).reduced(seen, area, wanted.block)
+        object = _own(model).reduced(covered, area, wanted.block)
     lines = take_lines(model, wanted.state, wanted.cut, area)
     slices, states = numbers_of(model)
     probe, cost = model.probe.values.clone(), clock() - started
@@ -230,16 +231,16 @@ def needs_ramps(request: RenderRequest) -> bool:
 def contrast_of(overview: Taken, request: RenderRequest) -> Contrast:
     """Return the contrast of the illuminated area, with which its regions are shown."""
     with torch_alone():
-        seen, blocks = _reduced(overview, request.size)
-        ramp = _ramp(seen, overview.area, blocks) if needs_ramps(request) else None
-        return _contrast(*_quantities(seen, overview.area, blocks, request, ramp), request, ramp)
+        reduced, blocks = _reduced(overview, request.size)
+        ramp = _ramp(reduced, overview.area, blocks) if needs_ramps(request) else None
+        return _contrast(*_quantities(reduced, overview.area, blocks, request, ramp), request, ramp)
 
 
 def ramp_of(overview: Taken, size: int) -> PhaseRamp:
     """Return the ramp of the phase of the illuminated area, as it is removed from pictures of this size."""
     with torch_alone():
-        seen, blocks = _reduced(overview, size)
-        return _ramp(seen, overview.area, blocks)
+        reduced, blocks = _reduced(overview, size)
+        return _ramp(reduced, overview.area, blocks)
 
 
 def make_pictures(
@@ -254,11 +255,11 @@ def make_pictures(
     pixel: pixel size of the object (y, x) [m]. contrast: None: what suits what was taken. slice_ramps: for cuts.
     """
     with torch_alone():
-        seen, blocks = _reduced(taken, request.size)
+        reduced, blocks = _reduced(taken, request.size)
         sides = taken.area[0].stop - taken.area[0].start, taken.area[1].stop - taken.area[1].start
-        fitted = contrast is None and needs_ramps(request) and seen.size > 0
-        ramp = _ramp(seen, taken.area, blocks) if fitted else None if contrast is None else contrast.ramp
-        amplitude, phase = _quantities(seen, taken.area, blocks, request, ramp)
+        fitted = contrast is None and needs_ramps(request) and reduced.size > 0
+        ramp = _ramp(reduced, taken.area, blocks) if fitted else None if contrast is None else contrast.ramp
+        amplitude, phase = _quantities(reduced, taken.area, blocks, request, ramp)
         contrast = contrast or _contrast(amplitude, phase, request, ramp)
         if slice_ramps:
             contrast = replace(contrast, slice_ramps=slice_ramps)
@@ -281,6 +282,14 @@ def make_pictures(
         taken.cost,
         contrast,
     )
+
+
+@functools.cache
+def prepare_rendering() -> None:
+    """Load what pictures are rendered with: the first ones take 0.2 s longer, and 1.5 s where it has to be compiled."""
+    field = torch.ones(2, 2, dtype=torch.complex64)
+    taken = Taken(field, field[None], 0, 0, (slice(0, 2), slice(0, 2)), slices=1, states=1, cost=0.0)
+    make_pictures(taken, RenderRequest())
 
 
 def pixel_value(taken: Taken, quantity: str, ramp: PhaseRamp | None) -> complex | float:
@@ -339,9 +348,9 @@ def _centres(area: Area, blocks: tuple[int, int]) -> tuple[Array, Array]:
     return y, x
 
 
-def _ramp(seen: Array, area: Area, blocks: tuple[int, int]) -> PhaseRamp:
+def _ramp(reduced: Array, area: Area, blocks: tuple[int, int]) -> PhaseRamp:
     """Return the ramp of the phase of an area, whose means over blocks are given."""
-    down, across = images.ramp(np.ascontiguousarray(seen, np.complex64), _mean_steps, _turned_sum)
+    down, across = images.ramp(np.ascontiguousarray(reduced, np.complex64), _mean_steps, _turned_sum)
     step_y, step_x = (
         float(angles[1] - angles[0]) / block if len(angles) > 1 else 0.0
         for angles, block in zip((down, across), blocks, strict=True)
@@ -351,13 +360,13 @@ def _ramp(seen: Array, area: Area, blocks: tuple[int, int]) -> PhaseRamp:
 
 
 def _quantities(
-    seen: Array, area: Area, blocks: tuple[int, int], request: RenderRequest, ramp: PhaseRamp | None
+    reduced: Array, area: Area, blocks: tuple[int, int], request: RenderRequest, ramp: PhaseRamp | None
 ) -> tuple[Array | None, Array | None]:
     """Return amplitude, and phase without the ramp, as far as the panes need them."""
-    amplitude = np.abs(seen) if {"amplitude", "complex"} & {*request.panes} else None
+    amplitude = np.abs(reduced) if {"amplitude", "complex"} & {*request.panes} else None
     phase = None
     if {"phase", "complex"} & {*request.panes}:
-        phase = phase_of(seen, None if ramp is None else ramp.along(*_centres(area, blocks)))
+        phase = phase_of(reduced, None if ramp is None else ramp.along(*_centres(area, blocks)))
     return amplitude, phase
 
 
@@ -445,10 +454,10 @@ def _mode(
 ) -> Picture:
     mode, title = probe[number], f"mode {number + 1} ({power:.1%})"
     reduction = images.reduction_for(mode.shape, request.size)
-    seen = images.reduce_by(mode, reduction)
-    name, amplitude = f"probe {number + 1}", np.abs(seen)
+    reduced = images.reduce_by(mode, reduction)
+    name, amplitude = f"probe {number + 1}", np.abs(reduced)
     if request.modes_as == "complex":
-        return _in_colours(name, title, phase_of(seen), amplitude, request, _sides(mode), reduction, pixel)
+        return _in_colours(name, title, phase_of(reduced), amplitude, request, _sides(mode), reduction, pixel)
     limits = (0.0, max(float(amplitude.max()), 1e-30))
     image = images.jpeg(levels_of(amplitude, limits), request.quality)
     return Picture(name, title, image, _sides(mode), reduction, limits, "√counts", pixel, "gray")
@@ -514,10 +523,10 @@ def _sides(values: Array) -> tuple[int, int]:
 
 def make_watched(object: Array, probe: Array, area: Area, epoch: int, update: int) -> WatchedPictures:
     """Return JPEG pictures of the object's scanned area (amplitude, phase) and of the probe's modes, side by side."""
-    seen = object[area]
-    seen = images.reduce_by(seen, images.reduction_for(seen.shape, WATCHED_SIZE))
+    inside = object[area]
+    reduced = images.reduce_by(inside, images.reduction_for(inside.shape, WATCHED_SIZE))
     limits, files = {}, dict[str, bytes]()
-    for name, values in (("amplitude", np.abs(seen)), ("phase", images.flat_phase(seen))):
+    for name, values in (("amplitude", np.abs(reduced)), ("phase", images.flat_phase(reduced))):
         limits[name] = images.limits_of(values)
         files[name] = images.jpeg(images.levels(values, limits[name]))
     powers = (np.abs(probe) ** 2).sum((1, 2))

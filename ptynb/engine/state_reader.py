@@ -37,6 +37,7 @@ from ptynb.engine.rendering import (
     needs_ramps,
     numbers_of,
     pixel_value,
+    prepare_rendering,
     probe_value,
     ramp_of,
     take,
@@ -74,13 +75,14 @@ class StateReader(ABC):
     def _reduce(self, wanted: ReduceObject) -> Future[Taken]:
         """Let all ranks reduce the object before the same update; return what rank 0 will have of it."""
 
-    def snapshot(self, size: int) -> Snapshot | None:
-        """Return a preview."""
+    def snapshot(self, size: int, region: tuple[int, int, int, int] | None = None) -> Snapshot | None:
+        """Return a preview of the object, or of a region of it as in `RenderRequest`."""
         loop = self._loop
         if loop is None:
             return None
         height, width = loop.frame.shape
-        taken = self._take(loop, RenderRequest(size=size), (slice(0, height), slice(0, width)))
+        request = RenderRequest(size=size, region=region or (0, height, 0, width))
+        taken = self._take(loop, request, shown_area(loop, request))
         if taken is None:
             return None
         object, probe = taken.object.cpu().numpy(), taken.probe.cpu().numpy()
@@ -92,6 +94,7 @@ class StateReader(ABC):
         """Return pictures."""
         loop = self._loop
         if loop is None:
+            prepare_rendering()
             return None
         taken, contrast = self._take(loop, request, shown_area(loop, request)), request.contrast
         if taken is None:

@@ -121,8 +121,8 @@ class Worker(StateReader):
     ) -> None:
         """Start the thread, which joins the group and reads the patterns.
 
-        checkpointing: None: no checkpoints. start: checkpoint to continue from, which rank 0 must be able to read (with
-        DM and RAAR all ranks); one of another scan or with other fixed settings is a failure.
+        checkpointing: None: no checkpoints. start: checkpoint to continue from, a file that rank 0 can read (all ranks,
+        with DM, RAAR or an object in tiles); one of another scan or with other fixed settings is a failure.
         note: (name, old, new) of an entry in `changes`, such as that an engine was lost. plan: the stages of the run,
         and the one that `settings` belong to; if it has none, those of the checkpoint continue.
         end_process: called with a message after an error that makes the GPU unusable for this process. None: the

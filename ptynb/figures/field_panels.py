@@ -50,17 +50,34 @@ def panel_values(
     A phase is without its mean and ramp over all of the illuminated area. Of a large object these are means over blocks
     of pixels, at most `FINEST` a side.
     """
-    y, x = illuminated_part(result)
-    layers = (result.slices if slice is None else result.slices[slice][None])[:, y, x]
-    area = part.area(layers.shape[1:], (y.start, x.start))
-    corner, pixel = (y.start + area[0].start, x.start + area[1].start), result.pixel_size
-    if max(layers.shape[1:]) <= FINEST or pixel is None:
-        seen = layers.prod(0)
-        return np.abs(seen[area]) if quantity == "amplitude" else images.flat_phase(seen)[area], corner, pixel
-    scale = images.reduction_for((area[0].stop - area[0].start, area[1].stop - area[1].start), FINEST)
+    layers = illuminated_layers(result, slice)
+    area, scale, corner, pixel = _blocks(layers, result, part)
+    if quantity == "amplitude" and scale == 1:
+        return np.abs(layers[:, *area].prod(0)), corner, pixel
     means = images.flat_means(layers, scale, area)
-    values = np.abs(means) if quantity == "amplitude" else np.angle(means)
-    return values, (corner[0] / scale, corner[1] / scale), (pixel[0] * scale, pixel[1] * scale)
+    return np.abs(means) if quantity == "amplitude" else np.angle(means), corner, pixel
+
+
+def illuminated_layers(result: Result, slice: int | None = None) -> NDArray[Any]:
+    """Return all slices (slice, y, x) of the object where it was illuminated, or one of them."""
+    y, x = illuminated_part(result)
+    return (result.slices if slice is None else result.slices[slice][None])[:, y, x]
+
+
+def _blocks(
+    layers: NDArray[Any], result: Result, part: FigurePart
+) -> tuple[tuple[slice, slice], int, tuple[float, float], PixelSize]:
+    """Return a part of the illuminated area, the side of the blocks in it, its first block (y, x) and their size [m].
+
+    A block is a pixel, or of a large object so many that there are at most `FINEST` blocks a side.
+    """
+    y, x = illuminated_part(result)
+    area = part.area(layers.shape[1:], (y.start, x.start))
+    corner, pixel, scale = (y.start + area[0].start, x.start + area[1].start), result.pixel_size, 1
+    if max(layers.shape[1:]) > FINEST and pixel is not None:
+        scale = images.reduction_for((area[0].stop - area[0].start, area[1].stop - area[1].start), FINEST)
+        pixel = pixel[0] * scale, pixel[1] * scale
+    return area, scale, (corner[0] / scale, corner[1] / scale), pixel
 
 
 def illuminated_part(result: Result) -> tuple[slice, slice]:
@@ -107,12 +124,11 @@ def errors(page: Page, found: ErrorMap, colours: str | None) -> list[Axes]:
 def field(page: Page, result: Result, part: FigurePart) -> list[Axes]:
     """Draw the object in colours: phase as hue, amplitude as lightness."""
     axes = page.add_subplot()
-    values = covered(result)
-    down, across = images.flattening(values)
-    largest = float(np.abs(np.nan_to_num(values)).max())
-    seen, corner = _part_of(values * down[:, None] * across, result, part)
-    shown_as_is(axes, complex_colours(seen, largest), result.pixel_size)
-    _mark(axes, seen.shape, corner, result.pixel_size, part)
+    layers = illuminated_layers(result)
+    area, scale, corner, pixel = _blocks(layers, result, part)
+    seen = images.flat_means(layers, scale, area)
+    shown_as_is(axes, complex_colours(seen, images.largest_amplitude(layers)), pixel)
+    _mark(axes, seen.shape, corner, pixel, part)
     phase_wheel(axes, "amplitude")
     page.caption = "The object: hue is phase, without its mean and ramp, lightness is amplitude."
     return [axes]
@@ -167,13 +183,6 @@ def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
     if low < -NEARLY_ALL * np.pi and high > NEARLY_ALL * np.pi:
         return (-np.pi, np.pi), WRAPPED_COLOURS
     return (low, high), PHASE_COLOURS
-
-
-def _part_of(values: NDArray[Any], result: Result, part: FigurePart) -> tuple[NDArray[Any], tuple[int, int]]:
-    """Return the part of values over the illuminated area, and its corner (y, x) in the object [pixels]."""
-    y, x = illuminated_part(result)
-    area = part.area(values.shape, (y.start, x.start))
-    return values[area], (y.start + area[0].start, x.start + area[1].start)
 
 
 def _mark(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data import images
+
 Array = NDArray[Any]
 LIGHTNESS, CHROMA = 0.75, 0.125
 """OKLab lightness and chroma of full amplitude: about the largest that sRGB has at every hue."""
@@ -39,16 +41,21 @@ CIRCLE = _circle()
 
 def complex_colours(field: Array, largest: float | None = None) -> NDArray[np.uint8]:
     """(y, x) complex -> (y, x, rgb): phase as hue, amplitude over `largest` as lightness; not finite: black."""
-    field = np.nan_to_num(np.asarray(field), nan=0.0, posinf=0.0, neginf=0.0)
-    amplitude = np.abs(field)
-    top = float(amplitude.max(initial=0)) if largest is None else largest
-    amplitude = np.clip(amplitude / max(top, 1e-30), 0, 1)
+    field = np.asarray(field)
+    top = images.largest_amplitude(field[None]) if largest is None else largest
+    colours = np.empty((*field.shape, 3), np.uint8)
+    for rows in images.bands(field.shape):  # numbers of double precision take sixteen times as much as the colours
+        colours[rows] = _colours(np.nan_to_num(field[rows], nan=0.0, posinf=0.0, neginf=0.0), top)
+    return colours
+
+
+def _colours(field: Array, top: float) -> NDArray[np.float64]:
+    amplitude = np.clip(np.abs(field) / max(top, 1e-30), 0, 1)
     place = np.rint(np.angle(field) * (STEPS / (2 * np.pi))).astype(np.int64) % STEPS
     # OKLab is a cube root of light, so light is proportional to the third power of lightness.
     light = CIRCLE[place] * (amplitude**3)[..., None]
     screen = np.where(light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 1e-12) ** (1 / 2.4) - 0.055)
-    colours: NDArray[np.uint8] = np.rint(255 * screen).astype(np.uint8)
-    return colours
+    return np.rint(255 * screen)
 
 
 def wheel(pixels: int = 256) -> NDArray[np.uint8]:

@@ -286,9 +286,9 @@ def read_all(dataset: h5py.Dataset) -> Any:
     return dataset[()]
 
 
-def packed_at_most(octets: int) -> int:
+def packed_at_most(nbytes: int) -> int:
     """Return the maximum packed size of so many bytes: packing hardly enlarges numbers, so longer data are damaged."""
-    return octets + octets // 4 + 2**14
+    return nbytes + nbytes // 4 + 2**14
 
 
 def check_chunks(dataset: h5py.Dataset, path: Path) -> None:

@@ -96,7 +96,9 @@ def load_result(path: str | Path) -> Result:
     -------
     Result
         The result. An object of more than 256 MB (2^28 bytes) is a read-only `numpy.memmap` of the file: of it only
-        what is used is read.
+        what is used is read. While it is in use, no program may overwrite the file in place: where it has become
+        shorter, the system ends the process that reads it (SIGBUS). To replace it by another file, as `save_result`
+        does, is safe.
 
     Raises
     ------

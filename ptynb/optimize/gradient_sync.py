@@ -1,8 +1,8 @@
 """Gradient synchronisation: sums of gradients over engines, for the object only of the region that windows cover.
 
 All engines know the patterns of a batch and their windows, so they agree on the region without communication. Outside
-it the gradient of the losses is exactly 0 on every engine. Regularizers, which act everywhere, are equal on all engines
-and are not sent (`Gradient.update`).
+it the gradient of the losses is exactly 0 on every engine. Regularizers act everywhere: of a whole object each engine
+adds all of their gradient after the sum, of an object in tiles that of its own pixels before it (`Gradient.update`).
 
 Bytes: an all-reduce over P engines moves 2 (P - 1) / P times the message through every engine's link.
 """

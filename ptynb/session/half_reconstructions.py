@@ -47,7 +47,8 @@ def error_map(
     smoothing : float
         Width of the local average, see `ptynb.analysis.error_map` [object pixels].
     area : (slice, slice), optional
-        Part (y, x) that is mapped, see `ptynb.analysis.error_map`; for large objects.
+        Part (y, x) that is mapped, see `ptynb.analysis.error_map`; for large objects: of each half only what is around
+        it leaves the engines.
     device : {"auto", "cpu", "cuda", "xpu"}
         Device of this process if there is no cluster.
     extensions : sequence of ModelComponent or CustomConstraint

@@ -560,6 +560,7 @@ class Reconstruction(RunView):
         *,
         engines: int = 0,
         smoothing: float = SMOOTHING,
+        area: tuple[slice, slice] | None = None,
         progress: Callable[[int, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> ErrorMap:
@@ -577,6 +578,8 @@ class Reconstruction(RunView):
             if this reconstruction is that of a cluster.
         smoothing : float
             Width of the local average, see `ptynb.analysis.error_map` [object pixels].
+        area : (slice, slice), optional
+            Part (y, x) that is mapped, as for `ptynb.error_map`.
         progress, cancelled : callable, optional
             As for `ptynb.error_map`.
 
@@ -590,7 +593,7 @@ class Reconstruction(RunView):
             device = "auto" if engines or self._cluster is None else "cpu"
             extensions = pickle.loads(self._client.spec.extensions)
             begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
-            return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
+            return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled, area)
 
     @property
     def r_factor_every(self) -> int:

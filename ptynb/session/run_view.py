@@ -188,13 +188,15 @@ class RunView:
 
     # Requests; engines answer between two updates
 
-    def snapshot(self, size: int = 512) -> Snapshot:
+    def snapshot(self, size: int = 512, region: tuple[int, int, int, int] | None = None) -> Snapshot:
         """Request a preview of object and probe from rank 0.
 
         Parameters
         ----------
         size : int
             Longest side of the object's preview [pixels]; a larger object is downsampled.
+        region : tuple of int, optional
+            Part of the object, (top, bottom, left, right) as in `RenderRequest`; by default all of it.
 
         Returns
         -------
@@ -203,7 +205,7 @@ class RunView:
         """
         size = whole("snapshot", size, of="pixels")
         self._wait_until_loaded()
-        return self._call(0, "snapshot", size)
+        return self._call(0, "snapshot", size, region)
 
     def pictures(self, request: RenderRequest | None = None) -> Pictures | None:
         """Request pictures for a screen, rendered on rank 0.

@@ -51,6 +51,7 @@ def test_bands_give_the_means_of_the_whole(band, monkeypatch):
     monkeypatch.setattr(images, "BAND", band)
     np.testing.assert_array_equal(reduce_by(field, 3), whole)
     np.testing.assert_allclose(flat_means(layers, 3), reduce_by(turned, 3), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(flat_means(layers, 100), reduce_by(turned, 100), rtol=1e-9, atol=1e-12)
     area = slice(7, 40), slice(5, 30)
     np.testing.assert_allclose(flat_means(layers, 4, area), reduce_by(turned[area], 4), rtol=1e-9, atol=1e-12)
 

@@ -6,6 +6,7 @@ import dataclasses
 import io
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,8 @@ from ptynb.data.images import hues, jpeg, levels, reduce_by
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import state_reader
 from ptynb.engine.loop import Loop
+from ptynb.engine.rendering import prepare_rendering
+from ptynb.kernels import image_kernels
 from ptynb.physics.components import builtin
 from ptynb.physics.components.builtin import ObjectPart
 from ptynb.settings import Object, Settings, Slices
@@ -66,6 +69,31 @@ def flattened(field: Array, pictures: Pictures, top: int = 0, left: int = 0) -> 
     down, across = ramp.along(top + np.arange(field.shape[0]), left + np.arange(field.shape[1]))
     flat: Array = np.angle(field * np.exp(-1j * (down[:, None] + across)))
     return flat
+
+
+def test_while_there_are_no_pictures_what_renders_them_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By calls with the types of arguments for which the loops are compiled."""
+    called = set[Any]()
+
+    def recorded(kernel: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            called.add((kernel, *(numba.typeof(one) for one in arguments)))
+            return kernel(*arguments)
+
+        return call
+
+    for name in ("mean_steps", "turned_sum", "phases", "greys"):
+        monkeypatch.setattr(image_kernels, name, recorded(getattr(image_kernels, name)))
+    reader = a_reader()
+    loop, reader._loop = reader._loop, None
+    prepare_rendering.cache_clear()
+    assert reader.pictures(pt.RenderRequest()) is None
+    loaded = {*called}
+    assert len(loaded) == 4
+    called.clear()
+    reader._loop = loop
+    made(reader.pictures(pt.RenderRequest(panes=PANES)))
+    assert called == loaded
 
 
 def test_a_region_is_the_part_of_the_full_picture_in_the_contrast_of_the_overview() -> None:

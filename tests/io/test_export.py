@@ -21,6 +21,13 @@ FLAT = dataclasses.replace(FULL, scan=FAR)
 THICK = dataclasses.replace(FLAT, object=complex_array(3, 30, 33))
 
 
+@pytest.fixture(params=[100, images.BAND])
+def _band(request, monkeypatch):
+    """In several bands of rows, and in one."""
+    monkeypatch.setattr(images, "BAND", request.param)
+
+
+@pytest.mark.usefixtures("_band")
 def test_a_tiff_has_amplitude_and_phase_of_every_slice(tmp_path):
     path = export(THICK, tmp_path / "a.tif")
     with tifffile.TiffFile(path) as file:
@@ -93,6 +100,7 @@ def test_a_tiff_of_one_thing_opens_as_a_plain_picture(tmp_path):
     assert tifffile.imread(export(BARE, tmp_path / "c.tif")).shape == (2, 30, 33)
 
 
+@pytest.mark.usefixtures("_band")
 def test_a_png_says_what_its_greys_stand_for(tmp_path):
     for bits, top in ((8, 255), (16, 65535)):
         with Image.open(export(FLAT, tmp_path / "a.png", what="amplitude", bits=bits)) as picture:
@@ -104,16 +112,21 @@ def test_a_png_says_what_its_greys_stand_for(tmp_path):
         np.testing.assert_allclose(values, wanted, atol=1.01 * (about["white"] - about["black"]) / top)
 
 
+@pytest.mark.usefixtures("_band")
 def test_a_png_of_the_phase_is_without_its_ramp(tmp_path):
     y, x = np.mgrid[:40, :50]
     flat = dataclasses.replace(FLAT, object=np.exp(1j * (0.03 * x - 0.05 * y + 0.1 * np.sin(x))).astype(np.complex64))
-    with Image.open(export(flat, tmp_path / "a.png")) as picture:
-        about = json.loads(picture.text["values"])
+    with Image.open(export(flat, tmp_path / "a.png", bits=16)) as picture:
+        about, pixels = json.loads(picture.text["values"]), np.array(picture)
     assert -0.15 < about["black"] < -0.05
     assert 0.05 < about["white"] < 0.15
     assert about["unit"] == "rad"
+    phases, (low, high) = images.flat_phase(flat.object), (about["black"], about["white"])
+    assert (low, high) == pytest.approx(images.limits_of(phases, 0.1, 99.9), abs=1e-5)
+    np.testing.assert_allclose(low + pixels / 65535 * (high - low), np.clip(phases, low, high), atol=1e-4)
 
 
+@pytest.mark.usefixtures("_band")
 def test_a_png_in_colours(tmp_path):
     with Image.open(export(FLAT, tmp_path / "a.png", what="complex", of="probe", slice=1)) as picture:
         np.testing.assert_array_equal(np.array(picture), images.complex_colours(FLAT.probe[1]))

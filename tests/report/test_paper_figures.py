@@ -88,6 +88,11 @@ def test_of_a_large_object_a_panel_has_means(monkeypatch):
         for tick, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
             assert ((tick + 0.5) * 3 + region[1][0]) * pixel == pytest.approx(float(text.get_text()), rel=1e-4)
         assert len(axes.get_xticks()) >= 2
+    largest = float(np.abs(seen).max())
+    for of, place, blocks in ({}, np.s_[:, :], scale), ({"region": region}, np.s_[5:25, 7:37], 3):
+        colours, *_ = shown_in(figure(RESULT, "complex", **of))
+        wanted = complex_colours(images.reduce_by(turned[place], blocks), largest)
+        np.testing.assert_allclose(colours.astype(int), wanted, atol=1)
 
 
 def test_an_array_has_its_values_label_and_pixels():

@@ -108,17 +108,17 @@ def test_a_region_of_large_results_is_shown_with_more_pixels_in_the_contrast_of_
         monkeypatch.setattr(f"{module}.SIDE", 30)
     view = shown(result(), changed(), picture=quantity)
     assert {pane["reduction"] for pane in panes(view).values()} == {4}
-    assert view.viewer.detail["pictures"] == []
+    assert view.viewer.region_frame["pictures"] == []
     view.viewer.region = [40, 65, 50, 78]
     view.settle()
-    detail = view.viewer.detail
-    assert detail["corner"] == [40, 50]
-    for part, whole in zip(detail["pictures"], panes(view).values(), strict=True):
+    part_frame = view.viewer.region_frame
+    assert part_frame["corner"] == [40, 50]
+    for part, whole in zip(part_frame["pictures"], panes(view).values(), strict=True):
         assert (part["shape"], part["reduction"]) == ([25, 28], 1)
         assert [part[name] for name in ("name", "limits", "unit")] == [
             whole[name] for name in ("name", "limits", "unit")
         ]
-    values, part = view.values["A"], detail["pictures"][0]
+    values, part = view.values["A"], part_frame["pictures"][0]
     if quantity == "phase":
         low, high = part["limits"]
         expected = 255 * np.clip((values[40:65, 50:78] - low) / (high - low), 0, 1)
@@ -128,10 +128,10 @@ def test_a_region_of_large_results_is_shown_with_more_pixels_in_the_contrast_of_
         expected = 255 * np.minimum(np.abs(values[40:65, 50:78]) / largest, 1)
         assert np.abs(pixels(part).max(axis=2) - expected).max() < 2
     chosen(view, registered=False)  # other pictures come with their region
-    assert view.viewer.detail["number"] == detail["number"] + 1
+    assert view.viewer.region_frame["number"] == part_frame["number"] + 1
     view.viewer.region = []
     view.settle()
-    assert view.viewer.detail["pictures"] == []
+    assert view.viewer.region_frame["pictures"] == []
 
 
 def test_quantities_are_those_of_the_field(shown):

@@ -229,21 +229,22 @@ def test_a_zoom_shows_more_pixels_of_a_run_than_its_picture_has(lab: Lab, page: 
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         for _ in range(4):
             page.mouse.wheel(0, -250)
-        wait_until(kernel, "[one['reduction'] for one in viewer.detail['pictures']] == [1, 1]")
-        shown = ask(kernel, "viewer.detail['number']")
-        wait_until(kernel, f"viewer.detail['number'] > {shown} + 2")  # as the run goes on
+        wait_until(kernel, "[one['reduction'] for one in viewer.region_frame['pictures']] == [1, 1]")
+        shown = ask(kernel, "viewer.region_frame['number']")
+        wait_until(kernel, f"viewer.region_frame['number'] > {shown} + 2")  # as the run goes on
         ask(kernel, "recon.stop()")
         wait_until(kernel, "recon.state == 'ready' and viewer.frame_facts['epoch'] == recon.epoch")
         whole = ask(kernel, "{key: viewer.frame['pictures'][0][key] for key in ('shape', 'reduction')}")
         scale, step = ask(kernel, "viewer.view['scale']"), whole["reduction"]
         blocks = whole["shape"][1] / step / scale  # of the whole picture, in the width that is seen
         assert step > 2
-        page.wait_for_timeout(1000)
+        drawn = '.ptynb-live .ptynb-viewer[data-part="{}"]'
+        page.locator(drawn.format(ask(kernel, "viewer.region_frame['number']"))).wait_for(timeout=20_000)
         assert page.evaluate(EDGES) > 1.5 * blocks
         screenshot(page, "lab-zoom")
         page.keyboard.press("0")
-        wait_until(kernel, "viewer.detail['pictures'] == []")
-        page.wait_for_timeout(1000)
+        wait_until(kernel, "viewer.region_frame['pictures'] == []")
+        page.locator(drawn.format(ask(kernel, "viewer.region_frame['number']"))).wait_for(timeout=20_000)
         assert page.evaluate(EDGES) <= whole["shape"][1] / step + 2
     finally:
         kernel.execute("recon.close()", reply=True, timeout=60)

@@ -253,7 +253,11 @@ LARGE = np.random.default_rng(0).random((60, 80))
 class LargeRecon(Recon):
     """Its pictures have fewer pixels than its object, or are parts of it."""
 
+    fails = False
+
     def pictures(self, request):
+        if self.fails:
+            raise pt.ReconstructionError("no engine", code="engine.lost")
         found, corner = super().pictures(request), (2, 3)
         values = LARGE
         if request.region is not None:
@@ -279,22 +283,25 @@ def test_the_region_that_a_page_asks_for_comes_with_each_frame_in_its_contrast()
     assert viewer.frame["pictures"][0]["reduction"] == 4
     assert recon.requests[-1].region is None
     put(viewer, region=[10, 26, 30, 90])  # beyond the array's edge
-    until(lambda: viewer.detail["pictures"])
+    until(lambda: viewer.region_frame["pictures"])
     assert viewer.frame["number"] == 1  # what is there already is not sent again
     request = recon.requests[-1]
     assert (request.region, request.size, request.modes, request.cut) == ((12, 28, 33, 83), 20, 0, None)
-    assert (viewer.detail["corner"], viewer.detail["pictures"][0]["reduction"]) == ([10, 30], 3)
+    assert (viewer.region_frame["corner"], viewer.region_frame["pictures"][0]["reduction"]) == ([10, 30], 3)
+    recon.fails = True
     put(viewer, region=[10, 26, 30, 46])
-    until(lambda: viewer.detail["number"] == 2)
-    assert viewer.detail["pictures"][0]["reduction"] == 1
-    assert [one["name"] for one in viewer.detail["pictures"]] == ["amplitude", "phase"]
+    until(lambda: "no engine" in str(view.messages))
+    recon.fails = False  # what failed is asked for again
+    until(lambda: viewer.region_frame["number"] == 2)
+    assert viewer.region_frame["pictures"][0]["reduction"] == 1
+    assert [one["name"] for one in viewer.region_frame["pictures"]] == ["amplitude", "phase"]
     first = recon.requests[-1].contrast
     viewer.value_at("amplitude", 4, 5)
     assert recon.asked_with.contrast == first
     # Each further frame has the region in its own contrast.
     recon.update += 1
     view.update_soon()
-    until(lambda: viewer.detail["number"] == 3)
+    until(lambda: viewer.region_frame["number"] == 3)
     assert viewer.frame["number"] == 2
     assert recon.requests[-1].contrast != first
     # Of a large object the whole picture does not follow the zoom.
@@ -304,9 +311,9 @@ def test_the_region_that_a_page_asks_for_comes_with_each_frame_in_its_contrast()
     until(lambda: recon.requests[-1].size == 8)
     assert [one for one in recon.requests if one.region is None] == asked
     put(viewer, region=[0, 60, 0, 80])  # which would have no more pixels
-    until(lambda: viewer.detail["pictures"] == [])
+    until(lambda: viewer.region_frame["pictures"] == [])
     put(viewer, region=[])
-    steady(lambda: viewer.detail["pictures"] == [])
+    steady(lambda: viewer.region_frame["pictures"] == [])
     assert view.messages == []
     view.close()
 

@@ -76,7 +76,7 @@ export class MeasureBox {
     const [from, to] = [measure.start, measure.stop];
     const [y, x] = [[from[0], to[0]], [from[1], to[1]]];
     // Which of a complex picture takes some time.
-    const { grid } = this.pane.sharpest([Math.min(...y), Math.max(...y), Math.min(...x), Math.max(...x)]);
+    const { grid } = this.pane.finestLayer([Math.min(...y), Math.max(...y), Math.min(...x), Math.max(...x)]);
     write(this.text, measureText(measure, grid, picture.pixel_size));
     this.text.title = measure.kind === "ruler" ? "Angle from the x axis, anticlockwise" : "";
     this.plot.replaceChildren();

@@ -18,7 +18,7 @@ import {
   drawScaleBar,
   drawStrokes,
 } from "./overlay.js";
-import { seenOf } from "./region.js";
+import { visibleRegion } from "./region.js";
 import { drawRing, drawSpectrum } from "./spectrum.js";
 
 /** @import { Aim, Beside, Board, Context, Contrast, Difference, Ends, Marks, Measure, Picture, Point, Region, Ring, Source, Spectrum, Stroke } from "../types" */
@@ -69,7 +69,7 @@ export class Pane {
     this.whole = new Layer();
     /** A part of the picture with more pixels, while the user looks closer.
      * @type {Layer | null} */
-    this.detail = null;
+    this.part = null;
     this.room = { width: 0, height: 0 };
     this.view = WHOLE;
     /** @type {Marks} */
@@ -112,7 +112,7 @@ export class Pane {
     this.colourTable = null;
     /** @type {Ends} */
     this.ends = [0, 1];
-    this.detailColours = this.colours;
+    this.partColours = this.colours;
     this.cyclic = false;
   }
 
@@ -173,7 +173,7 @@ export class Pane {
     if (this.title.title !== picture.title) this.title.title = picture.title; // of which a narrow pane shows the beginning
     write(this.note, this.problem || picture.note);
     if (!before || String(before.shape) !== String(picture.shape)) {
-      this.blur();
+      this.removePart();
       const aspect = this.source.height ? this.source.width / this.source.height : 1;
       this.figure.style.setProperty("--ptynb-aspect", String(within(aspect, 0.4, 8)));
     }
@@ -181,25 +181,25 @@ export class Pane {
 
   /** Shows a part of the array from a corner on with more pixels.
    * @type {(picture: Picture, source: Source, corner: Point) => void} */
-  sharpen(picture, source, corner) {
-    this.detail ??= new Layer();
-    this.detail.take(picture, source, corner);
+  showPart(picture, source, corner) {
+    this.part ??= new Layer();
+    this.part.take(picture, source, corner);
     this.colouring = "";
     this.dirty = true;
   }
 
   /** Shows the picture alone again. */
-  blur() {
-    if (!this.detail) return;
-    this.detail.end();
-    this.detail = null;
+  removePart() {
+    if (!this.part) return;
+    this.part.end();
+    this.part = null;
     this.dirty = true;
   }
 
   /** The layer with the most pixels that shows all of a part of the array.
    * @type {(region: Region) => Layer} */
-  sharpest(region) {
-    return this.detail?.covers(region) ? this.detail : this.whole;
+  finestLayer(region) {
+    return this.part?.covers(region) ? this.part : this.whole;
   }
 
   /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}.
@@ -212,8 +212,8 @@ export class Pane {
       if (key !== this.coloursOf || table !== this.colourTable) this.colours = stretched(table, contrast);
       [this.coloursOf, this.colourTable, this.colouring] = [key, table, key];
       // By their values: the limits of a picture that came earlier may be others.
-      const limits = this.detail?.picture.limits;
-      if (limits) this.detailColours = stretched(table, levelsAt(limits, narrowed(this.limits, contrast)));
+      const limits = this.part?.picture.limits;
+      if (limits) this.partColours = stretched(table, levelsAt(limits, narrowed(this.limits, contrast)));
       this.cyclic = cyclic;
       this.dirty = true;
     }
@@ -303,11 +303,11 @@ export class Pane {
   /** Draws the picture of a pane, of this one or of one beside it, where this one would be.
    * @type {(context: Context, pane: Pane) => void} */
   drawPicture(context, pane) {
-    const { whole, detail, colours, detailColours, cyclic } = pane;
+    const { whole, part, colours, partColours, cyclic } = pane;
     const { room } = this;
     const place = placed(this.view, room, pane.extent);
-    if (!detail?.covers(seenOf(place, room, pane.extent))) whole.draw(context, room, place, colours, cyclic);
-    detail?.draw(context, room, place, detailColours, cyclic);
+    if (!part?.covers(visibleRegion(place, room, pane.extent))) whole.draw(context, room, place, colours, cyclic);
+    part?.draw(context, room, place, partColours, cyclic);
   }
 
   /** @type {(context: Context) => void} */
@@ -340,7 +340,7 @@ export class Pane {
   /** The value of a pixel of the array as text.
    * @type {(at: Point) => string} */
   valueText(at) {
-    return this.sharpest([at.y, at.y, at.x, at.x]).valueText(at);
+    return this.finestLayer([at.y, at.y, at.x, at.x]).valueText(at);
   }
 
   get grid() {
@@ -364,7 +364,7 @@ export class Pane {
   end() {
     for (const canvas of [this.canvas, this.overlay, this.bar]) canvas.width = canvas.height = 0;
     this.whole.end();
-    this.blur();
+    this.removePart();
     this.spectrum = this.difference = null;
     this.figure.remove();
   }

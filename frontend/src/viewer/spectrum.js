@@ -5,7 +5,7 @@ import { lengthText, within } from "../numbers.js";
 import { toArray, toScreen } from "./geometry.js";
 import { complexOf } from "./levels.js";
 import { ACCENT, drawLabel, line } from "./overlay.js";
-import { seenOf } from "./region.js";
+import { visibleRegion } from "./region.js";
 
 /** @import { Layer } from "./layer.js" */
 /** @import { Context, Distance, Ends, Pane, Part, Place, Point, Ring, Size, Spectrum } from "../types" */
@@ -127,7 +127,7 @@ function windowed(layer, part, side) {
  * @type {(pane: Pane, table: Uint32Array, before: Spectrum | null) => Spectrum} */
 export function spectrumOf(pane, table, before) {
   const { place, room, extent } = pane;
-  const layer = pane.sharpest(seenOf(place, room, extent));
+  const layer = pane.finestLayer(visibleRegion(place, room, extent));
   const { picture, corner } = layer;
   const part = visiblePart({ place: layer.placed(place), room, source: layer.source, picture });
   const side = 2 ** Math.ceil(Math.log2(Math.max(part.height, part.width, 8)));

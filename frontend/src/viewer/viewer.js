@@ -11,18 +11,18 @@ import { Measuring } from "./measuring.js";
 import { Pairing } from "./pair.js";
 import { Pane } from "./pane.js";
 import { decoded } from "./pixels.js";
-import { seenOf, wantedRegion } from "./region.js";
+import { visibleRegion, wantedRegion } from "./region.js";
 import { figureOf, offerFile, seenIn, titleOf } from "./saving.js";
 import { makeToolbar } from "./toolbar.js";
 
-/** @import { Aim, Detail, Frame, Model, Point, Region, Render, Size, Source, Stroke, View } from "../types" */
+/** @import { Aim, Frame, Model, Point, Region, RegionFrame, Render, Size, Source, Stroke, View } from "../types" */
 
 const SYNC_MS = 100;
 /** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
  * each message to it, which takes a page longer than a picture does. */
 const AHEAD_MS = 800;
 const MOST_AHEAD = 8;
-/** How long a zoom or a move rests before a sharper picture is asked for. */
+/** How long a zoom or a move rests before a part is asked for with more pixels. */
 const REST_MS = 150;
 /** Height of what stands around a picture in full screen. */
 const AROUND = 84;
@@ -55,8 +55,8 @@ export class Board {
     /** @type {number | null} */
     this.animation = null;
     /** The newest pictures of a part, until they are drawn.
-     * @type {{ detail: Detail, bitmaps: (Source | null)[] } | null} */
-    this.sharper = null;
+     * @type {{ part: RegionFrame, bitmaps: (Source | null)[] } | null} */
+    this.waitingPart = null;
     /** @type {number | null} */
     this.timer = null;
     /** The part that is asked for with more pixels, and when it will be.
@@ -64,10 +64,9 @@ export class Board {
     this.region = this.get("region") ?? []; // that of another page, or of this one before it was loaded again
     /** @type {number | undefined} */
     this.resting = undefined;
-    this.sharpened = -1;
     /** @type {Map<string, unknown>} */
     this.unsent = new Map();
-    this.taken = -1;
+    this.taken = this.takenPart = -1;
     this.drawnAt = -Infinity; // of no frame
     this.pace = Infinity;
     this.granted = 0;
@@ -102,7 +101,7 @@ export class Board {
   /** Registers listeners for the kernel, and applies its current state; returns what ends the listeners. */
   follow() {
     const end = listening(this.model, {
-      "change:frame change:detail": () => this.take(),
+      "change:frame change:region_frame": () => this.take(),
       "change:tables change:colours change:percentiles change:limits": () => this.recolour(),
       "change:view": () => this.viewed(),
       "change:points change:moves change:chosen change:labels": () => this.marked(),
@@ -156,17 +155,17 @@ export class Board {
   async take() {
     if (this.decoding) return;
     this.decoding = true;
-    while (!this.gone && (this.get("frame").number !== this.taken || this.newest.number !== this.sharpened)) {
+    while (!this.gone && (this.get("frame").number !== this.taken || this.regionFrame.number !== this.takenPart)) {
       /** @type {Frame} */
       const frame = this.get("frame");
-      const detail = this.newest;
-      const [fresh, sharper] = [frame.number !== this.taken, detail.number !== this.sharpened];
-      [this.taken, this.sharpened] = [frame.number, detail.number];
-      const decode = (/** @type {Frame | Detail} */ of, /** @type {boolean} */ wanted) => Promise.all(wanted ? of.pictures.map(decoded) : []);
-      const [whole, parts] = await Promise.all([decode(frame, fresh), decode(detail, sharper)]);
-      this.drop(fresh, sharper);
+      const part = this.regionFrame;
+      const [fresh, freshPart] = [frame.number !== this.taken, part.number !== this.takenPart];
+      [this.taken, this.takenPart] = [frame.number, part.number];
+      const decode = (/** @type {Frame | RegionFrame} */ of, /** @type {boolean} */ wanted) => Promise.all(wanted ? of.pictures.map(decoded) : []);
+      const [whole, parts] = await Promise.all([decode(frame, fresh), decode(part, freshPart)]);
+      this.drop(fresh, freshPart);
       if (fresh) this.waiting = { frame, bitmaps: whole };
-      if (sharper) this.sharper = { detail, bitmaps: parts };
+      if (freshPart) this.waitingPart = { part, bitmaps: parts };
       if (this.gone) this.drop();
       else this.schedule();
     }
@@ -174,20 +173,20 @@ export class Board {
   }
 
   /** The newest pictures of a part.
-   * @returns {Detail} */
-  get newest() {
-    return this.get("detail") ?? { number: this.sharpened, pictures: [], corner: [0, 0] }; // a report has none
+   * @returns {RegionFrame} */
+  get regionFrame() {
+    return this.get("region_frame") ?? { number: this.takenPart, pictures: [], corner: [0, 0] }; // a report has none
   }
 
   /** Discards a frame, and pictures of a part, that were not drawn. */
-  drop(frame = true, detail = true) {
+  drop(frame = true, part = true) {
     if (frame) {
       this.waiting?.bitmaps.forEach((bitmap) => bitmap?.close());
       this.waiting = null;
     }
-    if (detail) {
-      this.sharper?.bitmaps.forEach((bitmap) => bitmap?.close());
-      this.sharper = null;
+    if (part) {
+      this.waitingPart?.bitmaps.forEach((bitmap) => bitmap?.close());
+      this.waitingPart = null;
     }
   }
 
@@ -197,14 +196,14 @@ export class Board {
       const number = this.waiting?.frame.number;
       if (this.waiting) this.change(this.waiting);
       this.waiting = null; // the panes have what was decoded
-      if (this.sharper) this.sharpen(this.sharper);
-      this.sharper = null;
+      if (this.waitingPart) this.showPart(this.waitingPart);
+      this.waitingPart = null;
       // Here, so that several changes within a frame, as of a drag, take the colours once.
       if (this.stale) this.colouring.recolour();
       this.stale = false;
       for (const pane of this.panes.values()) pane.draw();
       this.measure();
-      this.lookCloser();
+      this.askForRegion();
       if (number !== undefined) this.confirm(number);
     });
   }
@@ -223,36 +222,38 @@ export class Board {
   }
 
   /** Draws pictures of a part over those of all, unless nobody looks closer any more.
-   * @type {(sharper: { detail: Detail, bitmaps: (Source | null)[] }) => void} */
-  sharpen({ detail, bitmaps }) {
-    const [y, x] = detail.corner;
-    const blurred = new Map(this.panes);
-    detail.pictures.forEach((picture, index) => {
+   * @type {(waiting: { part: RegionFrame, bitmaps: (Source | null)[] }) => void} */
+  showPart({ part, bitmaps }) {
+    const [y, x] = part.corner;
+    const others = new Map(this.panes);
+    part.pictures.forEach((picture, index) => {
       const [pane, source] = [this.panes.get(picture.name), bitmaps[index]];
       if (!source || !pane?.picture || !this.region.length) return source?.close();
-      pane.sharpen(picture, source, { y, x });
-      return blurred.delete(picture.name);
+      pane.showPart(picture, source, { y, x });
+      return others.delete(picture.name);
     });
-    for (const pane of blurred.values()) pane.blur();
+    for (const pane of others.values()) pane.removePart();
+    this.root.dataset.part = String(part.number);
     this.colouring.recolour();
     this.measuring.follow();
     if (this.get("spectrum")) this.measuring.transform();
   }
 
   /** Asks for a part with more pixels where one of a picture is larger than one of the screen, once the user rests. */
-  lookCloser() {
-    if (!this.get("sharpens")) return;
+  askForRegion() {
+    if (!this.get("shows_regions")) return;
     const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
     /** @type {(pane: Pane, reduction: number) => boolean} */
     const coarse = (pane, reduction) => reduction > 1 && pane.place.scale * reduction * (window.devicePixelRatio || 1) > 1;
     const close = panes.filter((pane) => coarse(pane, pane.picture.reduction));
-    const seen = close.map((pane) => seenOf(pane.place, pane.room, pane.extent));
-    const sharp = close.every(({ detail }, index) => detail?.covers(seen[index]) && !coarse(close[index], detail.picture.reduction));
-    const region = wantedRegion(seen, close[0]?.extent, this.region, sharp);
+    const visible = close.map((pane) => visibleRegion(pane.place, pane.room, pane.extent));
+    const sharp = close.every(({ part }, index) => part?.covers(visible[index]) && !coarse(close[index], part.picture.reduction));
+    const region = wantedRegion(visible, close[0]?.extent, this.region, sharp);
+    this.root.dataset.region = String(region);
     if (String(region) === String(this.region)) return;
     this.region = region;
     if (!region.length) {
-      for (const pane of this.panes.values()) pane.blur();
+      for (const pane of this.panes.values()) pane.removePart();
       this.schedule();
     }
     clearTimeout(this.resting);

@@ -53,8 +53,8 @@ class PandaPlayer(PositionPlayer):
         samples[:, 1:] = self._recording.positions[first:last] * 1e6
         if self._unequal:
             samples[-self._unequal :, 2] = np.nan
-        octets = samples.astype("<f8").tobytes()
-        self._send(b"BIN " + struct.pack("<I", 8 + len(octets)) + octets)
+        raw = samples.astype("<f8").tobytes()
+        self._send(b"BIN " + struct.pack("<I", 8 + len(raw)) + raw)
 
     def end(self, sent: int) -> None:
         self._send(f"END {sent} Ok\n".encode())
@@ -64,10 +64,10 @@ class PandaPlayer(PositionPlayer):
             if one is not None:
                 one.close()
 
-    def _send(self, octets: bytes) -> None:
+    def _send(self, raw: bytes) -> None:
         assert self._client is not None
         with contextlib.suppress(OSError):  # whoever listened has ended
-            self._client.sendall(octets)
+            self._client.sendall(raw)
 
 
 class JsonPlayer(PositionPlayer):

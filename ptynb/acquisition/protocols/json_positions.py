@@ -33,12 +33,12 @@ def open_json(address: Address) -> Pulling:
     return Pulling(address, lambda parts, _: read_json(parts[-1].bytes), subscribe=subscribe)
 
 
-def read_json(octets: bytes) -> Message:
+def read_json(raw: bytes) -> Message:
     """Return the message; `Damaged` if it cannot be read."""
     try:
-        if len(octets) > LONGEST:
-            raise damaged(f"{len(octets)} bytes of positions; expected at most {LONGEST}")
-        found = parsed_json(octets, "positions that are")
+        if len(raw) > LONGEST:
+            raise damaged(f"{len(raw)} bytes of positions; expected at most {LONGEST}")
+        found = parsed_json(raw, "positions that are")
         if found.get("end") is True:
             return SeriesEnded()
         if "number" in found:

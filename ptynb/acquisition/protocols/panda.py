@@ -60,13 +60,13 @@ class Panda(LiveSource):
         if not select.select([self._socket], [], [], timeout)[0]:
             return []
         try:
-            octets = self._socket.recv(2**20)
+            raw = self._socket.recv(2**20)
         except OSError as error:
             raise self._lost(str(error.strerror or error)) from None
-        if not octets:
+        if not raw:
             raise self._lost("it closed the connection")
         try:
-            return self._parser.parse(octets)
+            return self._parser.parse(raw)
         except AcquisitionError as error:
             # What follows cannot be found in a stream of bytes.
             raise error.retold(AcquisitionError, f"PandA at {self._place}: {error}") from None
@@ -94,9 +94,9 @@ class PandaParser:
         self._columns: dict[str, tuple[str, float]] = {}
         self._sent = 0
 
-    def parse(self, octets: bytes) -> list[Message]:
+    def parse(self, raw: bytes) -> list[Message]:
         """Return the messages that are complete. Raise AcquisitionError if the stream cannot be read."""
-        self._waiting += octets
+        self._waiting += raw
         found: list[Message] = []
         while (step := self._step(found)) is not None:
             self._state = step

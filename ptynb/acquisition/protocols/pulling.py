@@ -49,12 +49,12 @@ class Pulling(LiveSource):
     def poll(self, timeout: float) -> list[Message]:
         """Return the messages that have come; wait for the first one."""
         found: list[list[zmq.Frame]] = []
-        octets = 0
+        nbytes = 0
         if self._socket.poll(int(1000 * timeout)):
             try:
-                while len(found) < MOST_AT_ONCE and octets < BYTES_AT_ONCE:
+                while len(found) < MOST_AT_ONCE and nbytes < BYTES_AT_ONCE:
                     found.append(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
-                    octets += sum(map(len, found[-1]))
+                    nbytes += sum(map(len, found[-1]))
             except zmq.Again:
                 pass
         return [self.parse(parts, time.time()) for parts in found]

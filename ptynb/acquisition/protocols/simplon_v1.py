@@ -133,7 +133,7 @@ def _bytes(parts: Sequence[Any], number: int) -> Any:
 
 
 def _json(parts: Sequence[Any], number: int) -> dict[str, Any]:
-    octets = bytes(_bytes(parts, number)[: LONGEST_JSON + 1])
-    if len(octets) > LONGEST_JSON:
+    raw = bytes(_bytes(parts, number)[: LONGEST_JSON + 1])
+    if len(raw) > LONGEST_JSON:
         raise damaged(f"more than {LONGEST_JSON} bytes of JSON")
-    return parsed_json(octets, "a part that is")
+    return parsed_json(raw, "a part that is")

@@ -66,10 +66,10 @@ class Stream2Parser:
         self._channel = ""
         self._dtype: np.dtype[Any] | None = None
 
-    def parse(self, octets: Any, arrival: float) -> Message:
+    def parse(self, raw: Any, arrival: float) -> Message:
         """Return the message; `Damaged` if it cannot be read."""
         try:
-            found = _decoded(octets)
+            found = _decoded(raw)
             kind, series = found.get("type"), str(whole(found.get("series_id"), "the number of a series", 2**63))
             if kind == "start":
                 return self._start(found, series)
@@ -126,9 +126,9 @@ class Stream2Parser:
         )
 
 
-def _decoded(octets: Any) -> Mapping[Any, Any]:
+def _decoded(raw: Any) -> Mapping[Any, Any]:
     try:
-        found = cbor2.loads(octets, max_depth=DEEPEST)
+        found = cbor2.loads(raw, max_depth=DEEPEST)
     except Exception as error:  # noqa: BLE001, cbor2's decoders of tags raise whatever Python's types do
         raise damaged(f"bytes that are no CBOR ({in_one_line(error, 80)})") from None
     if not isinstance(found, Mapping):  # inside of a tag, cbor2 returns what cannot be changed

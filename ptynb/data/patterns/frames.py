@@ -159,7 +159,7 @@ class PlacedFrames(FileFrames):
         if not len(indices):
             return
         size = self.shape[1] * self.shape[2] * self.dtype.itemsize
-        octets = out.reshape(-1).view(np.uint8).data
+        raw = out.reshape(-1).view(np.uint8).data
         ends = [*(np.flatnonzero(np.diff(self.places[indices]) != size) + 1).tolist(), len(indices)]
         begin = 0
         with (
@@ -170,7 +170,7 @@ class PlacedFrames(FileFrames):
                 file.seek(int(self.places[indices[begin]]))
                 done = begin * size
                 while done < end * size:
-                    got = file.readinto(octets[done : end * size])
+                    got = file.readinto(raw[done : end * size])
                     if not got:
                         raise OSError("the file is too short")
                     done += got

@@ -86,7 +86,7 @@ def export(
         return path
     with replacing_file(path) as part:
         if ending == ".png":
-            part.write_bytes(write_png(found, selected, bits, colours))
+            write_png(found, selected, part, bits, colours)
         elif ending == ".npz":
             write_npz(found, part)
         elif path.name.lower().endswith(PYRAMIDS):

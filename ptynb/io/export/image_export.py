@@ -9,20 +9,19 @@ centimetre. Layout of ImageJ: https://imagej.net/ij/docs/guide/146-7.html and TI
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from ptynb.data import images
 from ptynb.data.result import Result
 from ptynb.exceptions import InvalidValueError
+from ptynb.io.export.png_file import write_png_bands
 from ptynb.io.record_mapper import visible
 
 Of = Literal["object", "probe"]
@@ -79,8 +78,8 @@ class ExportedArrays:
         return found[self.slice][None]
 
 
-def write_png(result: Result, selected: ExportedArrays, bits: int = 8, colours: str = "gray") -> bytes:
-    """Return the content of a PNG. Raise InvalidValueError for unsupported arguments."""
+def write_png(result: Result, selected: ExportedArrays, path: Path, bits: int = 8, colours: str = "gray") -> None:
+    """Write a PNG, band by band. Raise InvalidValueError for unsupported arguments."""
     if bits not in (8, 16):
         raise InvalidValueError(f"bits is {bits}; expected 8 or 16.", code="argument.invalid-value")
     what = selected.what or "phase"
@@ -90,46 +89,77 @@ def write_png(result: Result, selected: ExportedArrays, bits: int = 8, colours: 
             "'complex', or use 8 bits.",
             code="argument.conflict",
         )
-    if selected.slice is not None:
-        field = selected.layers(result)[0]
-    else:
-        field = result.projection if selected.of == "object" else result.probe[0]
+    layers = selected.layers(result)
+    if selected.of == "probe":
+        layers = layers[:1]
     record: dict[str, Any] = {"of": selected.of, "what": what, "pixel_size": result.pixel_size, "bits": bits}
     if what == "complex":
-        pixels: NDArray[Any] = images.complex_colours(field)
-    else:
-        values = real_values(field, what)
-        if what == "phase":
-            values = images.without_ramp(values, field)
-        low, high = limits = images.limits_of(values, *PERCENTILES)
-        record |= {"black": low, "white": high, "unit": "rad" if what == "phase" else ""}
-        if bits == 16:
-            known = np.nan_to_num(values.astype(np.float64), nan=low)
-            pixels = ((np.clip(known, low, high) - low) * (65535.999 / (high - low))).astype(np.uint16)
-        elif colours == "gray":
-            pixels = images.levels(values, limits)
-        else:
-            from matplotlib import colormaps
+        largest = images.largest_amplitude(layers)
 
-            if colours not in colormaps:
-                raise InvalidValueError(
-                    f"colours is {colours!r}; expected a colour map of matplotlib, such as 'gray' or 'viridis'.",
-                    code="argument.invalid-value",
-                )
-            table = (colormaps[colours](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)
-            pixels = images.coloured(values, limits, table)
-    note = PngInfo()
-    note.add_text("Software", "ptynb")
-    note.add_text("Title", visible(result.title).encode("latin-1", "replace").decode("latin-1"))
-    note.add_text("values", json.dumps(record))
-    resolution: dict[str, Any] = {}
+        def pixels(rows: slice) -> NDArray[Any]:
+            field = images.finite_product(layers, rows)
+            return images.hues(np.angle(field), np.abs(field), largest)
+
+    else:
+        values = _Values(layers, what)
+        low, high = limits = values.limits()
+        record |= {"black": low, "white": high, "unit": "rad" if what == "phase" else ""}
+        table = None if colours == "gray" else _colour_table(colours)
+
+        def pixels(rows: slice) -> NDArray[Any]:
+            band = values.band(rows)
+            if bits == 16:
+                known = np.nan_to_num(band.astype(np.float64), nan=low)
+                return ((np.clip(known, low, high) - low) * (65535.999 / (high - low))).astype(np.uint16)
+            return images.levels(band, limits) if table is None else images.coloured(band, limits, table)
+
+    texts = {"Software": "ptynb", "Title": visible(result.title), "values": json.dumps(record)}
+    per_metre = None
     if result.pixel_size is not None and 1 / min(result.pixel_size) <= MOST_PER_METRE:
-        # Pillow takes dots per inch and writes whole ones per metre.
-        y, x = (0.0254 / size for size in result.pixel_size)
-        resolution = {"dpi": (x, y)}
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", pnginfo=note, **resolution)
-    return buffer.getvalue()
+        per_metre = round(1 / result.pixel_size[0]), round(1 / result.pixel_size[1])
+    shape = layers.shape[1], layers.shape[2]
+    write_png_bands(path, shape, (pixels(rows) for rows in images.bands(shape)), texts, per_metre)
+
+
+class _Values:
+    """Amplitude, or phase [rad] without its mean and ramp, of the product of layers (layer, y, x)."""
+
+    def __init__(self, layers: NDArray[Any], what: str) -> None:
+        self._layers, self._what = layers, what
+        _, height, width = layers.shape
+        ramp: tuple[NDArray[Any], NDArray[Any]] = np.zeros(height), np.zeros(width)
+        self._down, self._across = images.product_ramp(layers) if what == "phase" else ramp
+
+    def band(self, rows: slice) -> NDArray[np.float32]:
+        """Return some rows (y, x)."""
+        return self._flat(self._layers[:, rows], self._down[rows, None], self._across)
+
+    def limits(self) -> tuple[float, float]:
+        """Return the values of black and white, percentiles of a sample."""
+        _, height, width = self._layers.shape
+        y, x = np.divmod(np.arange(0, height * width, max(1, height * width // images.SAMPLE)), width)
+        return images.limits_of(self._flat(self._layers[:, y, x], self._down[y], self._across[x]), *PERCENTILES)
+
+    def _flat(self, layers: NDArray[Any], down: NDArray[Any], across: NDArray[Any]) -> NDArray[np.float32]:
+        values = real_values(layers.prod(0), self._what)
+        if self._what == "phase":
+            values -= down.astype(np.float32)
+            values -= across.astype(np.float32)
+            images.wrapped(values)
+        return values
+
+
+def _colour_table(name: str) -> NDArray[np.uint8]:
+    """Return the colours (256, rgb) of a colour map of matplotlib."""
+    from matplotlib import colormaps
+
+    if name not in colormaps:
+        raise InvalidValueError(
+            f"colours is {name!r}; expected a colour map of matplotlib, such as 'gray' or 'viridis'.",
+            code="argument.invalid-value",
+        )
+    table: NDArray[np.uint8] = (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)
+    return table
 
 
 def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
@@ -144,7 +174,6 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
             "write an .ome.tif, or choose amplitude or phase, or one slice.",
             code="export.too-large",
         )
-    pages = np.stack([real_values(fields, channel) for channel in channels], axis=1)
     labels = [
         f"{channel}{' [rad]' if channel == 'phase' else ''}, {selected.layer} {number + 1}"
         for number in range(len(fields))
@@ -162,7 +191,21 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
         if selected.of == "object" and len(fields) > 1 and thickness is not None and np.mean(thickness):
             description["spacing"] = 100 * float(np.mean(thickness))
     description["Info"] = visible("\n".join(lines))
-    tifffile.imwrite(path, pages, imagej=True, metadata=description, **resolution)
+    count, height, width = fields.shape
+    place = tifffile.imwrite(
+        path,
+        shape=(count, len(channels), height, width),
+        dtype=np.float32,
+        imagej=True,
+        metadata=description,
+        returnoffset=True,
+        **resolution,
+    )
+    assert place is not None, "it is not compressed"
+    with path.open("r+b") as file:
+        file.seek(place[0])
+        for layer, channel, rows in product(fields, channels, images.bands((height, width))):
+            file.write(real_values(layer[rows], channel).data)
 
 
 def real_values(field: NDArray[Any], what: str) -> NDArray[np.float32]:

@@ -51,7 +51,7 @@ class Variable:
     """A variable of a file, of which only flags, dimensions and name have been read.
 
     kind: MATLAB class. dtype: type of the numbers; stored: type in the file. start, length: of its element in the
-    file [bytes]. packed: whether it is compressed. place, octets: offset and size of the numbers in the decompressed
+    file [bytes]. packed: whether it is compressed. place, nbytes: offset and size of the numbers in the decompressed
     element [bytes].
     """
 
@@ -65,7 +65,7 @@ class Variable:
     length: int
     packed: bool
     place: int
-    octets: int
+    nbytes: int
 
     @property
     def numbers(self) -> bool:
@@ -80,11 +80,11 @@ class Variable:
     def values(self, progress: UnpackingProgress | None = None) -> NDArray[Any]:
         """Return the array with axes in MATLAB's order. Raise FileError if the file is damaged."""
         parts = 2 if self.dtype.kind == "c" else 1
-        check_room(parts * self.octets + math.prod(self.shape) * self.dtype.itemsize, self.name, self.path)
+        check_room(parts * self.nbytes + math.prod(self.shape) * self.dtype.itemsize, self.name, self.path)
         with _as_file_error(self.path):
             content = _unpacked(
                 self.path, _order(self.stored), self.start, self.length, self.packed,
-                self.place + parts * (self.octets + 16), progress,
+                self.place + parts * (self.nbytes + 16), progress,
             )  # fmt: skip
             return _numbers(content, self.place, self.shape, self.dtype, self.stored)
 
@@ -123,9 +123,9 @@ def variables(path: Path) -> list[Variable]:
                 else:
                     types = None
                 if types is not None:
-                    dtype, stored, place, octets = types
+                    dtype, stored, place, nbytes = types
                     found.append(
-                        Variable(path, name, kind, shape, dtype, stored, at + 8, length, packed, place, octets)
+                        Variable(path, name, kind, shape, dtype, stored, at + 8, length, packed, place, nbytes)
                     )
             at += 8 + length
     return found
@@ -219,25 +219,25 @@ def _types(
     content: bytes | bytearray, at: int, order: str, kind: int, flags: int, shape: tuple[int, ...]
 ) -> tuple[np.dtype[Any], np.dtype[Any], int, int]:
     """Return (type, stored type, offset, length [bytes]) of the numbers of an array."""
-    number, octets, place, _ = _tag(content, at, order)
-    if number not in TYPES or octets != math.prod(shape) * np.dtype(TYPES[number]).itemsize:
-        raise DamagedError(f"an array of {shape} has {octets} bytes of type {number}")
+    number, nbytes, place, _ = _tag(content, at, order)
+    if number not in TYPES or nbytes != math.prod(shape) * np.dtype(TYPES[number]).itemsize:
+        raise DamagedError(f"an array of {shape} has {nbytes} bytes of type {number}")
     dtype = np.dtype(("c8" if kind == 7 else "c16") if flags & COMPLEX else CLASSES[kind])
-    return dtype, np.dtype(f"{order}{TYPES[number]}"), place, octets
+    return dtype, np.dtype(f"{order}{TYPES[number]}"), place, nbytes
 
 
 def _numbers(
     content: bytes | bytearray, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], stored: np.dtype[Any]
 ) -> NDArray[Any]:
     count = math.prod(shape)
-    octets = count * stored.itemsize
-    if place + octets > len(content):
+    nbytes = count * stored.itemsize
+    if place + nbytes > len(content):
         raise DamagedError("its numbers end too early")
     real = np.frombuffer(content, stored, count, place)
     if dtype.kind != "c":
         return real.astype(dtype, copy=False).reshape(shape, order="F")
     # Numbers of up to 4 bytes are in the tag, and the imaginary part follows it.
-    number, length, at, _ = _tag(content, place + 4 if octets <= 4 else place + octets + -octets % 8, _order(stored))
+    number, length, at, _ = _tag(content, place + 4 if nbytes <= 4 else place + nbytes + -nbytes % 8, _order(stored))
     if number not in TYPES or length != count * np.dtype(TYPES[number]).itemsize or at + length > len(content):
         raise DamagedError("its imaginary part has another length")
     imaginary = np.frombuffer(content, np.dtype(f"{_order(stored)}{TYPES[number]}"), count, at)

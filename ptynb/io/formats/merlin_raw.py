@@ -50,14 +50,14 @@ class RawMerlinFrames(FileFrames):
     file_dtype: str
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        octets = self.words.read(start, stop).astype("<u8").reshape(stop - start, -1).view("|u1")
+        raw = self.words.read(start, stop).astype("<u8").reshape(stop - start, -1).view("|u1")
         if self.bits == 1:
-            counts = np.unpackbits(octets, axis=1, bitorder="little")
+            counts = np.unpackbits(raw, axis=1, bitorder="little")
         elif self.bits == 24:
-            high, low = octets.view("<u2").reshape(stop - start, 2, -1).swapaxes(0, 1).astype("<u4")
+            high, low = raw.view("<u2").reshape(stop - start, 2, -1).swapaxes(0, 1).astype("<u4")
             counts = (high << 12) + low
         else:
-            counts = octets.view(self.file_dtype)
+            counts = raw.view(self.file_dtype)
         rows, columns = self.chip
         if not self.quad:
             return counts.reshape(-1, rows, columns)[:, ::-1]
@@ -86,19 +86,19 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         )
     width //= 2 if bits == 24 else 1
     chip = (height, width // 4) if quad else (height, width)
-    octets = width * height * STORED[bits] // 8
+    nbytes = width * height * STORED[bits] // 8
     if min(chip) < 1 or width * height * STORED[bits] % 64 or (quad and width % 4):
         raise FileError(
             f"{path} announces patterns of {width} x {height} pixels of {bits} bits in the layout {layout}; expected "
             "whole words of 64 bits. The header is damaged, copy the file again.",
             code="file.damaged",
         )
-    count, rest = divmod(path.stat().st_size, header + octets)
+    count, rest = divmod(path.stat().st_size, header + nbytes)
     if not count:
         raise FileError(f"{path} ends within its first pattern; it is incomplete, copy it again.", code="file.damaged")
     sides = (2 * chip[0], 2 * chip[1]) if quad else chip
     shape, _ = stacked((count, *sides), path)
-    words = placed(path, header, (count, 1, octets // 8), np.dtype(">u8"), stride=header + octets)
+    words = placed(path, header, (count, 1, nbytes // 8), np.dtype(">u8"), stride=header + nbytes)
     note = f"{path.name} ends with {rest} bytes of a pattern that is incomplete and left out."
     return FileRecord(
         format=FORMAT.name,

@@ -158,12 +158,12 @@ def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> 
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             shape, dtype, fortran, _ = _header(file, path, name)
             values = np.empty(math.prod(shape), dtype)
-            octets, at = values.view(np.uint8).data, 0
-            while at < len(octets):
-                piece = file.read(min(PIECE, len(octets) - at))
+            raw, at = values.view(np.uint8).data, 0
+            while at < len(raw):
+                piece = file.read(min(PIECE, len(raw) - at))
                 if not piece:
-                    raise EOFError(f"it ends after {at} of {len(octets)} bytes")
-                octets[at : at + len(piece)] = piece
+                    raise EOFError(f"it ends after {at} of {len(raw)} bytes")
+                raw[at : at + len(piece)] = piece
                 at += len(piece)
                 if progress is not None:
                     progress.add(len(piece))

@@ -276,8 +276,8 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
     """Raise FileError if a header announces more data than the file has; lazy arrays would get very many chunks."""
     if module == "mrc":
         columns, rows, sections, mode = struct.unpack_from("<4i", start)
-        octets = {0: 1, 1: 2, 2: 4, 6: 2, 12: 2}.get(mode, 1)
-        announced = -1 if min(columns, rows, sections) < 1 else columns * rows * sections * octets
+        itemsize = {0: 1, 1: 2, 2: 4, 6: 2, 12: 2}.get(mode, 1)
+        announced = -1 if min(columns, rows, sections) < 1 else columns * rows * sections * itemsize
     elif module == "blockfile":
         side, _, columns, rows = struct.unpack_from("<4H", start, 20)
         announced = -1 if min(side, columns, rows) < 1 else columns * rows * side * side

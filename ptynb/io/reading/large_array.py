@@ -28,9 +28,9 @@ OBJECT = "object"
 """Name of the dataset in a file of `write_piece`."""
 
 
-def is_large(octets: int) -> bool:
+def is_large(nbytes: int) -> bool:
     """Return whether an array of so many bytes is one that is mapped."""
-    return octets > LARGE_BYTES
+    return nbytes > LARGE_BYTES
 
 
 def mapped_dataset(stored: h5py.Dataset, path: Path) -> NDArray[Any] | None:
@@ -69,30 +69,30 @@ def large_array(shape: tuple[int, ...], dtype: DTypeLike, folder: Path) -> Itera
 
     Raise FileError if there is no room for it.
     """
-    octets = math.prod(shape) * np.dtype(dtype).itemsize
-    if not is_large(octets):
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    if not is_large(nbytes):
         yield np.empty(shape, dtype)
         return
-    with _room(folder, octets), tempfile.TemporaryFile(dir=folder) as file:
+    with _room(folder, nbytes), tempfile.TemporaryFile(dir=folder) as file:
         # Room is taken now: a write to mapped memory without it would end the process.
-        _take_room(file.fileno(), octets)
+        _take_room(file.fileno(), nbytes)
         values = np.memmap(file, dtype, "r+", shape=shape)
     yield values
     values.flags.writeable = False
 
 
-def _take_room(file: int, octets: int) -> None:
+def _take_room(file: int, nbytes: int) -> None:
     """Reserve so many bytes for a file."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, octets)
+        os.posix_fallocate(file, 0, nbytes)
         return
     zeros = bytes(2**24)
-    for start in range(0, octets, len(zeros)):
-        os.write(file, zeros[: octets - start])
+    for start in range(0, nbytes, len(zeros)):
+        os.write(file, zeros[: nbytes - start])
 
 
 @contextmanager
-def _room(folder: Path, octets: int) -> Iterator[None]:
+def _room(folder: Path, nbytes: int) -> Iterator[None]:
     """Convert errors of writing a large object."""
     try:
         yield
@@ -100,7 +100,7 @@ def _room(folder: Path, octets: int) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "free disk space there" if full else "see that files can be made there"
         raise FileError(
-            f"The object has {octets / 1e9:.3g} GB, too much for memory, and can't be written to a file in {folder} "
+            f"The object has {nbytes / 1e9:.3g} GB, too much for memory, and can't be written to a file in {folder} "
             f"({error.strerror or error}); {remedy}.",
             code="file.not-writable",
         ) from None

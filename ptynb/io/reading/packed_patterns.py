@@ -34,9 +34,9 @@ class UnpackingProgress:
         self._what, self._total, self._done = what, total, 0
         self._written = time.monotonic()
 
-    def add(self, octets: int) -> None:
+    def add(self, nbytes: int) -> None:
         """Add bytes that have been unpacked."""
-        self._done += octets
+        self._done += nbytes
         if time.monotonic() - self._written >= LINE_SECONDS:
             self._written = time.monotonic()
             log(Console(stderr=True), f"{self._what}: {gigabytes(self._done)} of {gigabytes(self._total)} are unpacked")

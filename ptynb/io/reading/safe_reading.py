@@ -34,23 +34,23 @@ def size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return math.prod(int(side) for side in shape) * dtype.itemsize
 
 
-def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
-    """Raise FileError, with a remedy in the message, if `octets` bytes are too many to be read into memory."""
+def check_room(nbytes: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
+    """Raise FileError, with a remedy in the message, if `nbytes` bytes are too many to be read into memory."""
     free = psutil.virtual_memory().available
     limit = int(free * SHARE)
-    if octets > limit:
+    if nbytes > limit:
         raise FileError(
-            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(limit)} may be read into memory here, "
+            f"{path} announces {gigabytes(nbytes)} for {what}, and {gigabytes(limit)} may be read into memory here, "
             f"half of the {gigabytes(free)} that are free; {remedy}.",
             code="file.too-large",
         )
 
 
-def check_small(octets: int, what: str, path: Path) -> None:
+def check_small(nbytes: int, what: str, path: Path) -> None:
     """Raise FileError if an array other than patterns is larger than `SMALL`, more than any scan has."""
-    if octets > SMALL:
+    if nbytes > SMALL:
         raise FileError(
-            f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is "
+            f"{path} announces {gigabytes(nbytes)} for {what}; expected at most {gigabytes(SMALL)}: the file is "
             "damaged or of another kind.",
             code="file.too-large",
         )

@@ -98,13 +98,13 @@ class Compare(Element):
             options={name: [*texts] for name, texts in offered.items()},
             chosen={**{name: next(iter(texts)) for name, texts in offered.items()}, **switches},
             thick=slices > 1,
-            viewer=Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of, sharpens=True),
+            viewer=Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of, shows_regions=True),
         )
         self.viewer.tell = self._say
         self._actions = Actions("ptynb compare", self._complain, self._end)
         self._cuts = SliceCuts(self.viewer, lambda: self._actions.put(self._overlay, instead_of="cuts"))
         self.viewer.observe(lambda _: self._follow(), ["swipe", "pairing"])
-        self.viewer.observe(lambda _: self._actions.put(self._sharpen, instead_of="sharpen"), ["region", "coarse"])
+        self.viewer.observe(lambda _: self._actions.put(self._show_region, instead_of="region"), ["region", "coarse"])
         self.viewer.observe(self._coloured, ["colours", "limits", "linked_colours"])
         self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
@@ -327,10 +327,10 @@ class Compare(Element):
         self._pictures = shown.pictures
         with self.viewer.hold_sync():
             self.viewer.show(shown.pictures)
-            self._sharpen()
+            self._show_region()
         self._pair_up()
 
-    def _sharpen(self) -> None:
+    def _show_region(self) -> None:
         """Show the region that users look at with more pixels."""
         viewer, parts = self.viewer, list[Picture]()
         top, bottom, left, right = viewer.region or (0, 0, 0, 0)
@@ -340,7 +340,7 @@ class Compare(Element):
             if values.size and reduction_for(values.shape, size) < picture.reduction:
                 region = slice(top, bottom), slice(left, right)
                 parts.append(part_of(picture, self._values[picture.name], region, size))
-        viewer.show_detail(parts, (top, left))
+        viewer.show_region(parts, (top, left))
 
     def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:

@@ -170,7 +170,7 @@ class Live(LivePictures):
         if status is None:
             return None
         if state not in NO_PICTURES:
-            self.sharpen()  # before other pictures, which take longer, or are not due
+            self.show_region()  # before other pictures, which take longer, or are not due
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self.needs_pictures(status.epoch, status.update)
         if state in NO_PICTURES or not new:

@@ -70,11 +70,11 @@ class LivePictures(Element):
         self._corner, self._longest = (0, 0), 0
         self._centres: Array | None = None
         self._refinement: PositionRefinement | None = None
-        self._seen: tuple[RenderRequest, tuple[int, int]] | None = None
+        self._shown_array: tuple[RenderRequest, tuple[int, int]] | None = None
         """Request of the object's pictures that are shown, and their shape."""
         self._overview: tuple[RenderRequest, Pictures] | None = None
         """The pictures that are shown, of which a region may be shown with more pixels."""
-        self._sharpened: tuple[tuple[int, ...], int] = (), 1
+        self._region_shown: tuple[tuple[int, ...], int] = (), 1
         """The region that users look at, and what pages resolve of it, that was shown last."""
         self._coarse = 1
         self._ring: int | None = None
@@ -85,7 +85,7 @@ class LivePictures(Element):
         quick = partial(Viewer, height=PROBE_HEIGHT, value_at=self._value_at, tools=False, confirms=False)
         super().__init__(
             object_pictures=Viewer(
-                height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of, sharpens=True
+                height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of, shows_regions=True
             ),
             probe_pictures=quick(),
             cut_pictures=quick(linked=False),
@@ -124,11 +124,11 @@ class LivePictures(Element):
             modes=self.modes,
             modes_as=self.modes_as,
             flat=self.flat,
-            size=self._fine_enough(),
+            size=self._picture_size(),
             cut=self._cuts.at,
         )
 
-    def _fine_enough(self) -> int:
+    def _picture_size(self) -> int:
         """Return the longest side of pictures [pixels]: no more than the screen resolves.
 
         It increases with zoom, unless a region is then shown with more pixels, as all of a large object never is.
@@ -162,33 +162,38 @@ class LivePictures(Element):
             return 0.0
         panes = [one for one in pictures.pictures if one.name in PANES]
         self._overview = request, pictures
-        detail = self._detail()
+        part = self._region_pictures()
         with self.object_pictures.hold_sync():  # a page shows both at once
             self.object_pictures.show(panes, **facts)
-            self._show_detail(detail)
+            self._draw_region(part)
         self._shown = shown
         self._take_facts(request, pictures, panes)
-        return REST * (pictures.cost + (0.0 if detail is None else detail.cost))
+        return REST * (pictures.cost + (0.0 if part is None else part.cost))
 
-    def sharpen(self) -> None:
+    def show_region(self) -> None:
         """Show the region that users look at with more pixels, if it is another one than before."""
         looked_at = tuple(self.object_pictures.region), self.object_pictures.coarse
-        if looked_at == self._sharpened or self._shown is None:
+        if looked_at == self._region_shown or self._shown is None:
             return
-        if self._shown[2:] == (self.request, moment_of(self._recon)):  # else new pictures come, with their detail
-            self._show_detail(self._detail())
+        if self._shown[2:] == (self.request, moment_of(self._recon)):  # else new pictures come, with their region
+            self._draw_region(self._region_pictures())
 
-    def _detail(self) -> Pictures | None:
+    def _region_pictures(self) -> Pictures | None:
         """Request pictures of the region that users look at; None: those of all have enough pixels."""
-        viewer, found = self.object_pictures, self._overview
-        self._sharpened = tuple(viewer.region), viewer.coarse
+        looked_at = tuple(self.object_pictures.region), self.object_pictures.coarse
+        found = self._pictures_of(*looked_at)
+        self._region_shown = looked_at  # not before: a request that failed is repeated
+        return found
+
+    def _pictures_of(self, looked_at: tuple[int, ...], coarse: int) -> Pictures | None:
+        found = self._overview
         panes = [] if found is None else [one for one in found[1].pictures if one.name in PANES]
-        if found is None or not viewer.region or not panes:
+        if found is None or not looked_at or not panes:
             return None
         (request, overview), (height, width) = found, panes[0].shape
-        top, bottom, left, right = viewer.region
+        top, bottom, left, right = looked_at
         sides = min(bottom, height) - top, min(right, width) - left
-        size = min(self._size, -(-max(sides) // viewer.coarse))
+        size = min(self._size, -(-max(sides) // coarse))
         if min(sides) < 1 or reduction_for(sides, size) >= panes[0].reduction:
             return None
         y, x = overview.corner
@@ -197,12 +202,12 @@ class LivePictures(Element):
             replace(request, region=region, size=size, contrast=overview.contrast, modes=0, cut=None)
         )
 
-    def _show_detail(self, detail: Pictures | None) -> None:
-        if detail is None or self._overview is None:
-            self.object_pictures.show_detail([], (0, 0))
+    def _draw_region(self, part: Pictures | None) -> None:
+        if part is None or self._overview is None:
+            self.object_pictures.show_region([], (0, 0))
             return
-        y, x = (first - corner for first, corner in zip(detail.corner, self._overview[1].corner, strict=True))
-        self.object_pictures.show_detail(detail.pictures, (y, x))
+        y, x = (first - corner for first, corner in zip(part.corner, self._overview[1].corner, strict=True))
+        self.object_pictures.show_region(part.pictures, (y, x))
 
     def _take_facts(self, request: RenderRequest, pictures: Pictures, panes: list[Picture]) -> None:
         """Follow what pictures of the object say about it."""
@@ -214,7 +219,7 @@ class LivePictures(Element):
             field = field_line("recon.result", request.slice, request.state, self.object_modes)
             lines = quantity_lines(field, self._corner, panes[0].shape, flat=request.flat)
             self.object_pictures.expressions = lines
-            self._seen = request, panes[0].shape
+            self._shown_array = request, panes[0].shape
         self._cuts.follow(pictures.corner, pictures.pictures, pictures.slices)
         self._draw_marks()
 
@@ -227,8 +232,8 @@ class LivePictures(Element):
 
     def _figure_of(self, name: str) -> tuple[Array, str]:
         """Return the array of a picture of the object, of the present result, and the Python of it."""
-        assert self._seen is not None, "a page shows a picture of it"
-        request, shape = self._seen
+        assert self._shown_array is not None, "a page shows a picture of it"
+        request, shape = self._shown_array
         field = field_of(self._recon.result, request.slice, request.state)
         line = self.object_pictures.expressions[name]
         return quantity_of(field, name, self._corner, shape, flat=request.flat), line

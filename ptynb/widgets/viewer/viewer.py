@@ -50,8 +50,8 @@ class Viewer(Element):
     then make figures for papers of what a pane shows, in the working folder.
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
     short text; without it the value is read from the grey level, to about 1/255 of the range.
-    confirms: whether pages confirm frames; otherwise the caller controls the pace. sharpens: whether the caller sends
-    pictures of `region` with more pixels, `show_detail`, which are drawn over those of a frame.
+    confirms: whether pages confirm frames; otherwise the caller controls the pace. shows_regions: whether the caller
+    sends pictures of `region` with more pixels, `show_region`, which are drawn over those of a frame.
 
     The wheel zooms a pane that has the focus (after a click), or any pane with Ctrl; otherwise it scrolls the page.
 
@@ -88,14 +88,14 @@ class Viewer(Element):
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(
         sync=True, transient=True
     )
-    detail: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "corner": [0, 0]}).tag(
+    region_frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "corner": [0, 0]}).tag(
         sync=True, transient=True
     )
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
     granted = traitlets.Int(0).tag(sync=True, echo_update=False)
     confirms = traitlets.Bool(True).tag(sync=True)
     coarse = traitlets.Int(1, min=1).tag(sync=True)
-    sharpens = traitlets.Bool(False).tag(sync=True)
+    shows_regions = traitlets.Bool(False).tag(sync=True)
     region: traitlets.List[int] = traitlets.List(traitlets.Int(min=0)).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     cyclic: traitlets.List[str] = traitlets.List(list(CYCLIC)).tag(sync=True)
@@ -150,7 +150,7 @@ class Viewer(Element):
         value_at: ValueAt | None = None,
         figure_of: FigureOf | None = None,
         confirms: bool = True,
-        sharpens: bool = False,
+        shows_regions: bool = False,
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
@@ -163,7 +163,7 @@ class Viewer(Element):
             tools=tools,
             tables=tables,
             confirms=confirms,
-            sharpens=sharpens,
+            shows_regions=shows_regions,
         )
         self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
         self._boards: set[str] | None = None
@@ -236,15 +236,15 @@ class Viewer(Element):
             "pictures": [_plain(picture) for picture in pictures],
         }
 
-    def show_detail(self, pictures: Sequence[Picture], corner: tuple[int, int]) -> None:
+    def show_region(self, pictures: Sequence[Picture], corner: tuple[int, int]) -> None:
         """Draw pictures of a part of the arrays over those of the frame with the same names; none: remove them.
 
         corner: (y, x) of their first pixel [array pixels of the frame's pictures].
         """
-        if not pictures and not self.detail["pictures"]:
+        if not pictures and not self.region_frame["pictures"]:
             return
-        number = self.detail["number"] + 1
-        self.detail = {"number": number, "pictures": [_plain(one) for one in pictures], "corner": [*corner]}
+        number = self.region_frame["number"] + 1
+        self.region_frame = {"number": number, "pictures": [_plain(one) for one in pictures], "corner": [*corner]}
 
     def _need_tables(self, names: set[str]) -> None:
         missing = names - set(self.tables)
@@ -304,7 +304,7 @@ class Viewer(Element):
             kind, name = content["kind"], str(content["name"])
             if kind == "shown":
                 self._boards = (self._boards or set()) | {name}
-                self.announce("frame", "detail")
+                self.announce("frame", "region_frame")
             elif kind == "hidden":
                 self._boards = (self._boards or set()) - {name}
             elif kind == "click":
