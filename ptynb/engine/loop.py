@@ -633,7 +633,7 @@ class Loop:
             return dict(arrays) if self.group.rank == 0 else {}
         found = dict[str, Any]()
         for name, values in arrays.items():
-            if of_object(name) and isinstance(values, Tensor) and values.ndim > 1:
+            if isinstance(values, Tensor) and of_object(name, values.ndim):
                 found[name] = self.tile.own_pixels(values)
             elif self.group.rank == 0:
                 found[name] = values
