@@ -452,12 +452,12 @@ def shape_of(source: Checked, name: str, stored: h5py.Dataset) -> tuple[int, ...
 def _read(path: Path, wanted: Callable[[str, int], bool] = _everything) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the record and the arrays of one file. wanted: whether to read an array, by name and number of axes."""
     with reading(path), open_for_reading(path) as file:
-        kind, version = str(file.attrs.get("format")), file.attrs.get("version")
+        kind, version = str(file.attrs.get("format")), in_one_line(file.attrs.get("version"))
         if kind != FORMAT:
             raise FileError(
                 f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
             )
-        if version not in (VERSION, WITH_TILES):
+        if version not in (str(VERSION), str(WITH_TILES)):
             raise FileError(
                 f"{path} is a checkpoint of version {version}; this ptynb reads {VERSION} and {WITH_TILES}. Read it "
                 "with the ptynb that wrote it.",
