@@ -23,7 +23,8 @@ RECORD = Path(__file__).with_suffix(".txt")
 LEFT_OUT = {"__pycache__", ".ipynb_checkpoints", "node_modules", "static"}
 VERSIONS = "constraints.txt"
 """The versions of other packages, which every part protects."""
-PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", "ptynb/io/checkpoint_file.py")
+CHECKPOINTS = ("ptynb/io/checkpoint_file.py", "ptynb/io/reading/checkpoint_object.py")
+PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", *CHECKPOINTS)
 MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py")
 CLUSTER_FIELDS = ("ptynb/app/cluster_choice.py", "ptynb/app/run_fields.py")
 

@@ -1,11 +1,17 @@
-"""Loading a checkpoint: rank 0 reads and broadcasts what all share, each engine reads its own tile and rows."""
+"""Engines continue from a checkpoint: rank 0 reads the file and broadcasts it, except for the tiles of an object.
+
+The object can be larger than the memory of any engine. An engine that holds a tile of it reads the tile itself; where
+one cannot read the files, rank 0 broadcasts the object, some rows at a time, and each engine keeps those that it holds.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,46 +19,60 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.group import Group
 from ptynb.exceptions import FileError, SettingsError
-from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, load_tile, of_object, packed, unpacked
+from ptynb.io.checkpoint_file import (
+    ReconstructionState,
+    check_parts,
+    header_of,
+    load_rows,
+    load_state,
+    of_object,
+    packed,
+    unpacked,
+)
+from ptynb.io.reading.checkpoint_object import Area, ObjectArrays, Rows, all_rows, load_object, rows_of
 from ptynb.settings import PROJECTIONS, Settings
 from ptynb.settings.recipe import StagePlan
 
 FREE = ("pattern_storage", "gradient_accumulation")
 """Settings that are not live and may still change on resuming: the result does not depend on them."""
+ALIVE_SECONDS = 0.25
+"""Period in which ranks that work alone tell each other that they are alive [s]: less than any time limit."""
+Value = TypeVar("Value")
 
 
 def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError | None:
-    """Read the state to continue from, on rank 0, or return the error; call it before joining the group.
+    """Read the state to continue from, without the object, on rank 0, or return the error; call it before joining.
 
     In this order the other ranks do not wait in the group for a slow disk.
     """
     if start is None or rank > 0:
         return None
     try:
-        return load_state(start)
+        return load_state(start, with_object=False)
     except FileError as error:
         return error
 
 
 def shared(loaded: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
-    """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
-    if isinstance(loaded, FileError):
-        group.broadcast_object([str(loaded), loaded.code, loaded.fields])
-        raise loaded
+    """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them.
+
+    If it has the object, that remains on rank 0 (see `with_object`), as thumbnails and the start of the epoch do.
+    """
     record: Any = {}
     arrays: dict[str, Any] = {}
-    if loaded is not None:
-        # Thumbnails and the start of the epoch stay on rank 0.
+    if isinstance(loaded, ReconstructionState):
         own: dict[str, Any] = {"history": (), "epoch_start": {}}
         record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], **own))
-        if loaded.tile.size:  # each rank reads its own, `with_tile`
-            arrays = {name: one for name, one in arrays.items() if not of_object(name)}
-    layouts = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
-    message: Any = group.broadcast_object(None if loaded is None else [record, layouts])
+    layouts = [[name, one.dtype.str, one.shape] for name, one in arrays.items() if not of_object(name, one.ndim)]
+
+    def description() -> Any:
+        if isinstance(loaded, FileError):
+            raise loaded
+        return loaded and [record, layouts]
+
+    message = _of_rank_0(description, group)
     if message is None:
         return None
-    if isinstance(message[0], str):
-        raise FileError(message[0], code=message[1], fields=tuple(message[2]))
     for name, dtype, shape in message[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:
@@ -61,32 +81,96 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
         else:
             arrays[name] = values
     state = unpacked(message[0], arrays)
-    if loaded is None:
+    if not isinstance(loaded, ReconstructionState):
         return state
     return dataclasses.replace(state, history=loaded.history, epoch_start=loaded.epoch_start)
 
 
-def with_tile(state: ReconstructionState, start: Path, wanted: tuple[int, int, int, int] | None) -> ReconstructionState:
-    """Return the state with the arrays of the object for an engine's tile, read from the files of all ranks.
+def with_object(
+    state: ReconstructionState, wanted: Area | None, group: Group, start: Path | None = None
+) -> ReconstructionState:
+    """Return the state with the arrays of the object for the pixels that an engine holds; call it on all ranks.
 
-    wanted: (top, bottom, left, right) of what the engine holds; None: the whole object.
+    wanted: (top, bottom, left, right); None: the whole object. start: the checkpoint; None: rank 0's state has them.
     """
-    if state.tile.size:
-        stored = load_tile(start, load_state(start), wanted)
-        arrays = {name: one for name, one in packed(stored)[1].items() if of_object(name)}
-    elif wanted is None:
+    if wanted is not None and start is not None:
+        found = untimed(lambda: _own_part(state, wanted, start), group)
+        if int(group.sum(torch.tensor([int(found is not None)]))) == group.world:
+            assert found is not None
+            return found
+    if start is None and group.world == 1:
         return state
-    else:
-        arrays = packed(load_tile(start, state, wanted))[1]
-    record, own = packed(state)
-    return dataclasses.replace(unpacked(record, own | arrays), tile=state.tile[:0])
+    rows = rows_of(state) if start is None else all_rows(start, state)
+    return _broadcast_object(rows, wanted, group).in_state(state)
+
+
+def _own_part(state: ReconstructionState, wanted: Area, start: Path) -> ReconstructionState | None:
+    """Return the state with an engine's part of the object; None if it cannot read the files of this checkpoint."""
+    try:
+        header = header_of(start)
+        if header is None or header.token != state.token:  # a file of another machine that has the same name
+            return None
+        check_parts(start, state)
+        return load_object(start, state, wanted)
+    except (FileError, OSError):
+        return None
+
+
+def _broadcast_object(rows: Iterator[Rows], wanted: Area | None, group: Group) -> ObjectArrays:
+    """Return the arrays of the object for the pixels that an engine holds. rows: of all of it, used on rank 0."""
+    found = ObjectArrays(wanted)
+    own: Rows | None = None
+
+    def following() -> Any:
+        nonlocal own
+        own = next((one for one in rows if one.values.size), None)
+        return own and [own.name, own.shape, own.first, own.values.dtype.str, own.values.shape]
+
+    while (described := _of_rank_0(following, group)) is not None:
+        name, shape, first, dtype, size = described
+        values = np.empty(size, dtype) if own is None else np.ascontiguousarray(own.values)
+        found.put(Rows(name, (*shape,), (*first,), group.broadcast(torch.from_numpy(values)).numpy()))
+    return found
+
+
+def _of_rank_0(described: Callable[[], Any], group: Group) -> Any:
+    """Return on all ranks what a function returns on rank 0, plain values; its FileError is raised on all of them."""
+    message: Any = None
+    if group.rank == 0:
+        try:
+            message = [described()]
+        except FileError as error:
+            group.broadcast_object([str(error), error.code, error.fields])
+            raise
+    message = group.broadcast_object(message)
+    if len(message) == 3:
+        raise FileError(message[0], code=message[1], fields=tuple(message[2]))
+    return message[0]
+
+
+def untimed(work: Callable[[], Value], group: Group) -> Value:
+    """Return what a function returns that takes another time on each rank; the group's time limit does not count it.
+
+    Call it on all ranks. An engine that is lost is noticed after `ALIVE_SECONDS`.
+    """
+    if group.world == 1:
+        return work()
+    thread = ThreadPoolExecutor(1, "ptynb reading")
+    try:
+        found, done = thread.submit(work), 0
+        while done < group.world:
+            wait([found], ALIVE_SECONDS)
+            done = int(group.sum(torch.tensor([int(found.done())])))
+        return found.result()
+    finally:
+        thread.shutdown(wait=False)
 
 
 def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:
     """Return the state with the rows of this engine's patterns, read from the files of all ranks."""
     if state.begun.get("optimiser") not in PROJECTIONS:
         return state
-    stored = load_state(start)
+    stored = load_state(start, with_object=False)
     if not stored.rows:  # `restructured` has dropped them
         return state
     return dataclasses.replace(state, rows=load_rows(start, stored, patterns), patterns=patterns)

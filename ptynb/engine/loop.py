@@ -8,7 +8,7 @@ import itertools
 import math
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -286,9 +286,9 @@ class Loop:
             with torch.no_grad():  # a loop over vectors rounds its rest differently, which others have elsewhere
                 self.tile.refresh(*model.object.parameters())
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        of_tile = [] if self.tile is None else [*model.object.parameters()]
+        of_tile = dict.fromkeys(() if self.tile is None else model.object.parameters())
         for tensor in (*model.parameters(), *model.buffers()):
-            if not _among(of_tile, tensor):
+            if tensor not in of_tile:
                 self.group.broadcast(tensor.data)
         return model
 
@@ -392,8 +392,8 @@ class Loop:
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, used / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
-        of_tile = [] if self.tile is None else [*self.model.object.parameters()]
-        checksum, finite = _checksum([one for one in self.model.parameters() if not _among(of_tile, one)])
+        of_tile = dict.fromkeys(() if self.tile is None else self.model.object.parameters())
+        checksum, finite = _checksum(one for one in self.model.parameters() if one not in of_tile)
         if self.tile is not None:
             finite_tiles = self.group.sum(torch.tensor([float(_checksum(of_tile)[1])]))
             finite = finite and float(finite_tiles) == self.group.world
@@ -678,7 +678,7 @@ class Loop:
             return dict(arrays) if self.group.rank == 0 else {}
         found = dict[str, Any]()
         for name, values in arrays.items():
-            if of_object(name) and isinstance(values, Tensor) and values.ndim > 1:
+            if isinstance(values, Tensor) and of_object(name, values.ndim):
                 found[name] = self.tile.own_pixels(values)
             elif self.group.rank == 0:
                 found[name] = values
@@ -903,7 +903,7 @@ class Loop:
 
 
 @torch.no_grad()
-def _checksum(parameters: Sequence[Tensor]) -> tuple[float, bool]:
+def _checksum(parameters: Iterable[Tensor]) -> tuple[float, bool]:
     """Return a number that depends on every bit of the parameters, and whether all of them are finite.
 
     The bits are summed as integers, whose order has no effect: on GPUs it is not fixed.
@@ -949,10 +949,6 @@ def _check_reach(constraints: Sequence[CustomConstraint], layout: str) -> None:
                 code="settings.unsupported-combination",
                 fields=("object.layout",),
             )
-
-
-def _among(tensors: Sequence[Tensor], one: Tensor) -> bool:
-    return any(one is other for other in tensors)
 
 
 def _copy(values: Tensor) -> Array:

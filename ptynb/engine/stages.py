@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +13,12 @@ import torch
 from ptynb.data.engine_records import Change
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
+from ptynb.engine.checkpoint_loading import untimed, with_object
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import restructured
 from ptynb.engine.resampled_state import Units, resampled_state
 from ptynb.exceptions import FileError, PtynbError
-from ptynb.io.checkpoint_file import ReconstructionState, load_tile, of_object, packed, unpacked
+from ptynb.io.checkpoint_file import ReconstructionState, of_object, packed, unpacked
 from ptynb.optimize.object_tiles import ObjectTile
 from ptynb.physics.constraints import Extension
 from ptynb.preparation.crop_and_pad import in_window
@@ -79,7 +80,7 @@ def with_whole_object(state: ReconstructionState, tile: ObjectTile) -> Reconstru
     """Return the state with the whole object on rank 0, which is sent all tiles; call it on all ranks."""
     record, arrays = packed(state)
     for name, values in arrays.items():
-        if of_object(name) and values.ndim > 1:
+        if of_object(name, values.ndim):
             arrays[name] = tile.gathered(torch.from_numpy(values)).numpy()
     return dataclasses.replace(unpacked(record, arrays), tile=state.tile[:0])
 
@@ -94,16 +95,16 @@ def loop_of_next(
 ) -> Loop:
     """Return the loop of the next stage.
 
-    state: from `state_of_next`, on all ranks.
+    state: from `state_of_next`, with the object on rank 0 only, which sends the other engines what they hold.
     """
     begun = Settings(**state.begun)
     first = None if state.admissions is None else state.admissions.all()[0]
     loop = Loop(scan, begun, group, extensions, plan, first, find_probe=False)
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
-        state = resampled_state(state, windows, begun, (previous.units, Units.of(loop.model)))
-    if loop.tile is not None:
-        state = load_tile(Path(), state, loop.tile.held)
+        units = previous.units, Units.of(loop.model)
+        state = untimed(partial(resampled_state, state, windows, begun, units), group)
+    state = with_object(state, None if loop.tile is None else loop.tile.held, group)
     loop.restore(dataclasses.replace(state, scan=loop.scan))
     loop.agreed = previous.agreed
     return loop

@@ -497,7 +497,8 @@ class Worker(StateReader):
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
         loop = Loop(scan, begun, group, self._extensions, plan, first, find_probe=False)
-        state = checkpoint_loading.with_tile(state, self._start, None if loop.tile is None else loop.tile.held)
+        held = None if loop.tile is None else loop.tile.held
+        state = checkpoint_loading.with_object(state, held, group, self._start)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target.epoch = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings

@@ -35,11 +35,13 @@ import dataclasses
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,9 +222,9 @@ def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryvi
     return buffer.getbuffer()
 
 
-def of_object(name: str) -> bool:
-    """Return whether an array of this name in a file has a value for each pixel of the object."""
-    return name.startswith(("model/object.", "optimiser/object/")) or name == "algorithm/illumination"
+def of_object(name: str, axes: int = 2) -> bool:
+    """Return whether an array of this name in a file, with so many axes, has a value for each pixel of the object."""
+    return axes > 1 and (name.startswith(("model/object.", "optimiser/object/")) or name == "algorithm/illumination")
 
 
 def _write(file: h5py.File, name: str, values: Array) -> None:
@@ -337,15 +339,24 @@ def missing_parts(path: Path, token: str, parts: int) -> list[int]:
 # Reading
 
 
-def load_state(path: str | Path) -> ReconstructionState:
+def load_state(path: str | Path, *, with_object: bool = True) -> ReconstructionState:
     """Return the state in a file, with the rows of rank 0 (see `load_rows`).
+
+    with_object: whether with the arrays of the object that are in this file (see `load_object` for those of all).
 
     Raise FileError if the file is truncated, damaged, of another kind, or lacks row files; the message names the newest
     complete checkpoint written before it.
     """
     path = Path(path).expanduser()
+    with naming_the_one_before(path):
+        return _load(path, lambda name, axes: with_object or not of_object(name, axes))
+
+
+@contextmanager
+def naming_the_one_before(path: Path) -> Iterator[None]:
+    """Context in which errors of a checkpoint file name the newest complete one that was written before it."""
     try:
-        return _load(path)
+        yield
     except FileError as error:
         before = _newest_valid_before(path)
         advice = f" Use {before}, the one before it." if before else ""
@@ -357,7 +368,8 @@ def load_model_state(path: str | Path) -> ReconstructionState:
 
     Raise FileError if the file is truncated, damaged or of another kind.
     """
-    return _parsed(Path(path).expanduser(), without=("optimiser/", "algorithm/", "rows/", "epoch_start/"))
+    without = ("optimiser/", "algorithm/", "rows/", "epoch_start/")
+    return _parsed(Path(path).expanduser(), lambda name, axes: not name.startswith(without))
 
 
 def newest_state(folder: str | Path) -> Path:
@@ -383,8 +395,12 @@ def _newest_valid_before(path: Path) -> Path | None:
     return None
 
 
-def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
-    record, arrays = _read(path, without)
+def _everything(name: str, axes: int) -> bool:
+    return True
+
+
+def _parsed(path: Path, wanted: Callable[[str, int], bool]) -> ReconstructionState:
+    record, arrays = _read(path, wanted)
     with reading(path):
         try:
             return unpacked(record, arrays)
@@ -392,8 +408,8 @@ def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
             raise FileError(f"{path} is not a whole state: {error} is missing.", code="file.incomplete") from None
 
 
-def _load(path: Path) -> ReconstructionState:
-    state = _parsed(path)
+def _load(path: Path, wanted: Callable[[str, int], bool] = _everything) -> ReconstructionState:
+    state = _parsed(path, wanted)
     check_parts(path, state)
     return state
 
@@ -420,70 +436,28 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
     return found
 
 
-def load_tile(path: Path, state: ReconstructionState, wanted: tuple[int, int, int, int] | None) -> ReconstructionState:
-    """Return the state with the arrays of the object for these pixels of it, from the files of all engines.
-
-    state: from `load_state` of this file. wanted: (top, bottom, left, right); None: all.
-    """
-    in_tiles = bool(state.tile.size)
-    if wanted is None:
-        if not in_tiles:
-            return state
-        wanted = 0, int(state.tile[4]), 0, int(state.tile[5])
-    top, bottom, left, right = wanted
-    found: dict[str, Array] = {}
-    for rank in range(state.parts if in_tiles else 1):
-        edges = (0, 0, 0, 0)
-        if in_tiles:
-            edges = tuple((state.tile if rank == 0 else _tile_in(companion(path, rank))).tolist())
-        if rank and (min(edges[1], bottom) <= max(edges[0], top) or min(edges[3], right) <= max(edges[2], left)):
-            continue
-        stored = packed(state)[1] if rank == 0 else _read(companion(path, rank), only=of_object)[1]
-        first = edges[0], edges[2]
-        for name, values in stored.items():
-            if not of_object(name) or values.ndim < 2:
-                continue
-            axis = 2 if values.ndim >= 4 else 0  # (state, slice, y, x, …), or (y, x)
-            shape = (*values.shape[:axis], bottom - top, right - left, *values.shape[axis + 2 :])
-            target = found.setdefault(name, np.empty(shape, values.dtype))
-            _copy_common(values, first, target, (top, left), axis)
-    record, arrays = packed(state)
-    return dataclasses.replace(unpacked(record, arrays | found), tile=np.zeros(0, dtype=np.int64))
+def shape_of(source: Checked, name: str, stored: h5py.Dataset) -> tuple[int, ...]:
+    """Return the shape of an array, which is stored flattened. Raise FileError if it has another number of values."""
+    sides = source.attribute(stored, "shape")
+    with suppress(TypeError, ValueError):
+        shape = tuple(int(side) for side in sides)
+        if min(shape, default=0) >= 0 and stored.shape == (math.prod(shape),):
+            return shape
+    raise FileError(
+        f"{source.path} is damaged: it has {stored.size} values of {name}; expected the shape {in_one_line(sides)}.",
+        code="file.damaged",
+    )
 
 
-def _copy_common(source: Array, first: Sequence[int], target: Array, wanted: Sequence[int], axis: int) -> None:
-    """Copy the pixels that two arrays have in common, along two axes. first, wanted: the first pixel (y, x) of each."""
-    here, there = [slice(None)] * axis, [slice(None)] * axis
-    for start, own, side, length in zip(first, wanted, source.shape[axis:], target.shape[axis:], strict=False):
-        low, high = max(start, own), min(start + side, own + length)
-        if high <= low:
-            return
-        here.append(slice(low - start, high - start))
-        there.append(slice(low - own, high - own))
-    target[tuple(there)] = source[tuple(here)]
-
-
-def _tile_in(path: Path) -> Array:
-    """Return the own pixels of the rank of a file: (top, bottom, left, right), and the size (y, x) of the object."""
+def _read(path: Path, wanted: Callable[[str, int], bool] = _everything) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the record and the arrays of one file. wanted: whether to read an array, by name and number of axes."""
     with reading(path), open_for_reading(path) as file:
-        checked = Checked(file, path)
-        return checked.read("tile", checked.dataset("tile"))
-
-
-def _read(
-    path: Path, without: tuple[str, ...] = (), only: Callable[[str], bool] = lambda name: True
-) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the record and the arrays of one file.
-
-    without: beginnings of names that are not read. only: whether an array of a name is read.
-    """
-    with reading(path), open_for_reading(path) as file:
-        kind, version = str(file.attrs.get("format")), file.attrs.get("version")
+        kind, version = str(file.attrs.get("format")), in_one_line(file.attrs.get("version"))
         if kind != FORMAT:
             raise FileError(
                 f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
             )
-        if version not in (VERSION, WITH_TILES):
+        if version not in (str(VERSION), str(WITH_TILES)):
             raise FileError(
                 f"{path} is a checkpoint of version {version}; this ptynb reads {VERSION} and {WITH_TILES}. Read it "
                 "with the ptynb that wrote it.",
@@ -493,18 +467,11 @@ def _read(
         checked = Checked(file, path)
 
         def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
-            wanted = name == "record" or (only(name) and not name.startswith(without))
-            if isinstance(item, h5py.Dataset) and wanted:
+            if isinstance(item, h5py.Dataset):
                 stored = checked.dataset(name)
-                values, shape = checked.read(name, stored), checked.attribute(stored, "shape")
-                try:
-                    arrays[name] = values.reshape(shape)
-                except (TypeError, ValueError):
-                    raise FileError(
-                        f"{path} is damaged: it has {values.size} values of {name}; expected the shape "
-                        f"{in_one_line(shape)}.",
-                        code="file.damaged",
-                    ) from None
+                shape = shape_of(checked, name, stored)
+                if name == "record" or wanted(name, len(shape)):
+                    arrays[name] = checked.read(name, stored).reshape(shape)
 
         dataset(file, "record", path)
         file.visititems(take)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,10 @@ from ptynb.data.result import Result, squeezed
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_branches import name_of
 from ptynb.io.checkpoint_file import ReconstructionState, check_parts, companion, header_of, load_model_state
-from ptynb.io.hdf5_file import open_for_reading
+from ptynb.io.reading.checkpoint_object import stored_rows
 from ptynb.io.reading.large_array import large_array
 from ptynb.io.reading.reading_errors import reading
-from ptynb.io.reading.safe_reading import Checked
 from ptynb.settings.change_replay import settings_before
-
-ROWS_BYTES = 2**24
-"""Size of the rows of a tile that are read at once."""
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -111,30 +105,11 @@ def _of_tiles(path: Path, state: ReconstructionState) -> NDArray[Any]:
     states, slices = state.model[names[0]].shape[:2]
     with large_array((states, slices, *state.tile[4:].tolist()), pixel.dtype, path.absolute().parent) as whole:
         for rank in range(state.parts):
-            for (number, layer, top, left), values in _rows(companion(path, rank), names):
-                fields = dict(zip(names, values, strict=True))
-                rows, columns = next(iter(fields.values())).shape[:2]
-                whole[number, layer, top : top + rows, left : left + columns] = _complex_object(fields)
+            fields = [stored_rows(companion(path, rank), names=[f"model/{name}"]) for name in names]
+            for rows in zip(*fields, strict=True):
+                values = dict(zip(names, (one.values for one in rows), strict=True))
+                whole[rows[0].place] = _complex_object(values)
     return whole
-
-
-def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[tuple[int, int, int, int], list[NDArray[Any]]]]:
-    """Yield (state, slice, top, left) and values (y, x, …) of some rows after the other of the object in a file."""
-    with reading(path), open_for_reading(path) as file:
-        source = Checked(file, path)
-        edges = source.read("tile", source.dataset("tile"))
-        top, left = int(edges[0]), int(edges[2])
-        stored = [source.dataset(f"model/{name}") for name in names]
-        states, slices, height, width, *parts = (int(side) for side in source.attribute(stored[0], "shape"))
-        row = math.prod((width, *parts))
-        if row == 0:  # an engine without pixels of its own
-            return
-        step = max(1, ROWS_BYTES // (row * stored[0].dtype.itemsize))
-        for number, layer, first in product(range(states), range(slices), range(0, height, step)):
-            last = min(first + step, height)
-            begin = (number * slices + layer) * height
-            flat = [one[(begin + first) * row : (begin + last) * row] for one in stored]
-            yield (number, layer, top + first, left), [one.reshape(last - first, width, *parts) for one in flat]
 
 
 def _complex(parts: NDArray[Any]) -> NDArray[Any]:

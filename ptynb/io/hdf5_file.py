@@ -271,7 +271,13 @@ def values_text(values: NDArray[Any]) -> str:
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
-    """Return all values of a dataset. Raise FileError if the columns of its type overlap.
+    """Return all values of a dataset. Raise FileError if the columns of its type overlap."""
+    check_columns(dataset)
+    return dataset[()]
+
+
+def check_columns(dataset: h5py.Dataset) -> None:
+    """Raise FileError if the columns of a dataset's type overlap.
 
     They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
@@ -283,7 +289,6 @@ def read_all(dataset: h5py.Dataset) -> Any:
             f"({in_one_line(dataset.dtype)}); copy it again from where it was made.",
             code="file.damaged",
         )
-    return dataset[()]
 
 
 def packed_at_most(nbytes: int) -> int:

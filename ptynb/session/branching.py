@@ -20,11 +20,11 @@ from ptynb.io.checkpoint_file import (
     ReconstructionState,
     file_name,
     load_state,
-    load_tile,
     progress_of,
     save_state,
     states,
 )
+from ptynb.io.reading.checkpoint_object import load_object
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -210,7 +210,7 @@ class BranchManager:
 
         def prepare(present: Path | None) -> Reopening:
             checkpoint = _present(present)
-            before = load_tile(checkpoint, load_state(checkpoint), None)  # the whole object
+            before = load_object(checkpoint, load_state(checkpoint, with_object=False))
             try:
                 state = restructuring.restructured(before, settings, in_stage(self._scan, before))
             except SettingsError as error:  # depends on the state, such as on a component that was active earlier

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -17,8 +18,10 @@ from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine import checkpoint_loading
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Worker
+from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import ReconstructionState, packed
+from ptynb.io.reading.checkpoint_object import Area
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Checkpointing, Settings
 from tests.engine.work import finished, leave, loaded, obeyed
@@ -96,18 +99,26 @@ def going_on(
     changes: tuple[Change, ...] = (),
     extensions: Any = None,
     layout: str | None = None,
+    of_rank_1: Path | None = None,
 ) -> dict[str, Any]:
-    """The same run from a kept state on, by other loops in a new group. layout: of the object, if it is another one."""
+    """The same run from a kept state on, by other loops in a new group. layout: of the object, if it is another one.
+
+    of_rank_1: what this engine has in place of the file, as on a machine of its own.
+    """
+    if membership.rank == 1 and of_rank_1 is not None:
+        path = of_rank_1
     found = checkpoint_loading.read_start(path, membership.rank)
     group = join(membership)
     state = checkpoint_loading.shared(found, group)
     assert state is not None
+    assert not any(files.of_object(name, one.ndim) for name, one in packed(state)[1].items()), "the group was sent it"
     now = Settings(**state.settings)
     now = now if layout is None else now.replace(object={"layout": layout})
     begun = checkpoint_loading.settings_to_begin_with(state, now)
     loop = Loop(scan, begun, group, extensions() if extensions else ())
     try:
-        state = checkpoint_loading.with_tile(state, path, None if loop.tile is None else loop.tile.held)
+        held = None if loop.tile is None else loop.tile.held
+        state = checkpoint_loading.with_object(state, held, group, path)
         loop.restore(checkpoint_loading.with_rows(state, path, loop.shard.patterns), now)
         ahead = loop.shard._ahead
         before = ahead.unexpected if ahead else 0
@@ -116,6 +127,48 @@ def going_on(
         return numbers(loop)
     finally:
         leave(loop, group)
+
+
+def going_on_slowly(
+    membership: Membership, scan: Scan, settings: Settings, updates: int, path: Path, seconds: float
+) -> dict[str, Any]:
+    """As `going_on`, with a disk of rank 1 that takes so long."""
+    plain = checkpoint_loading.load_object
+
+    def load(*arguments: Any) -> ReconstructionState:
+        time.sleep(seconds)
+        return plain(*arguments)
+
+    if membership.rank == 1:
+        checkpoint_loading.load_object = load
+    try:
+        return going_on(membership, scan, settings, updates, path)
+    finally:
+        checkpoint_loading.load_object = plain
+
+
+def sent_parts(membership: Membership, path: Path, areas: list[Area | None]) -> tuple[list[str], dict[str, Any]]:
+    """Arrays of the object before and after rank 0, which has all of them, sends each rank those of its area."""
+    loaded = files.load_state(path) if membership.rank == 0 else None
+    group = join(membership)
+    try:
+        state = checkpoint_loading.shared(loaded, group)
+        assert state is not None
+        complete = checkpoint_loading.with_object(state, areas[membership.rank], group)
+    finally:
+        group.close()
+    before, after = (
+        {name: one for name, one in packed(some)[1].items() if files.of_object(name, one.ndim)}
+        for some in (state, complete)
+    )
+    return [*before], after
+
+
+def why_not_gone_on(membership: Membership, scan: Scan, settings: Settings, path: Path, layout: str) -> str:
+    """What is said on this rank of a file from which the run cannot go on."""
+    with pytest.raises(FileError) as raised:
+        going_on(membership, scan, settings, 1, path, layout=layout)
+    return f"{raised.value.code}: {raised.value}"
 
 
 def work(

@@ -6,10 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
 from ptynb.io.checkpoint_file import of_object
+from ptynb.io.reading.checkpoint_object import Area
 from ptynb.settings import WHOLE_PASSES, Settings
 from ptynb.settings.constraints import GaussianBlur, SmoothTilts
 from tests.cases import ALGORITHMS, CASES, MODES, THICK, a_scan, as_sgd
@@ -90,6 +92,59 @@ def test_a_checkpoint_resumes_on_any_number_of_engines_whole_or_in_tiles(
             if (world, resumed) == (written_by, settings):
                 for one, other in zip(unbroken, answers, strict=True):
                     assert [name for name in checkpoint_work.equal(one, other) if name != "moved"] == []
+
+
+@pytest.mark.parametrize("written_by", [1, 3])
+def test_an_engine_that_cannot_read_the_checkpoint_is_sent_its_tile(
+    ranks: Ranks, tmp_path: Path, written_by: int
+) -> None:
+    whole = Settings(batch=8, precision="double", batch_sampling="cells")
+    tiles, path = whole.replace(object={"layout": "tiles"}), tmp_path / "run" / "state-00001.h5"
+    other = tmp_path / "of another run" / path.name
+    settings = whole if written_by == 1 else tiles
+    ranks.run(written_by, checkpoint_work.straight, a_scan(), settings, 7, {7: path, 3: other})
+    read = ranks.run(3, checkpoint_work.going_on, a_scan(), tiles, 9, path, (), None, "tiles")
+    for instead in (tmp_path / "nowhere" / path.name, other):
+        sent = ranks.run(3, checkpoint_work.going_on, a_scan(), tiles, 9, path, (), None, "tiles", instead)
+        for one, others in zip(read, sent, strict=True):
+            assert [name for name in checkpoint_work.equal(one, others) if name != "moved"] == []
+
+
+def test_rank_0_sends_each_engine_what_it_holds_and_no_more(ranks: Ranks, tmp_path: Path) -> None:
+    path = tmp_path / "state-00001.h5"
+    ranks.run(1, checkpoint_work.straight, a_scan(), Settings(batch=8), 5, {5: path})
+    areas: list[Area | None] = [(0, 30, 0, 20), None, (7, 7, 0, 20)]
+    answers = ranks.run(3, checkpoint_work.sent_parts, path, areas)
+    whole = answers[1][1]
+    assert len(whole) > 1
+    assert [len(before) for before, _ in answers] == [len(whole), 0, 0]
+    for area, (_, arrays) in zip(areas, answers, strict=True):
+        assert arrays.keys() == whole.keys()
+        top, bottom, left, right = area or (0, None, 0, None)
+        for name, values in arrays.items():
+            np.testing.assert_array_equal(values, whole[name][:, :, top:bottom, left:right], err_msg=name)
+
+
+def test_a_slow_disk_of_one_engine_is_waited_for(ranks: Ranks, tmp_path: Path) -> None:
+    settings = Settings(batch=8, batch_sampling="cells", object={"layout": "tiles"})
+    path, group_waits = tmp_path / "state-00001.h5", 2.0
+    ranks.run(3, checkpoint_work.straight, a_scan(), settings, 5, {5: path})
+    ranks.run(3, checkpoint_work.going_on_slowly, a_scan(), settings, 6, path, group_waits + 1.5, timeout=group_waits)
+
+
+@pytest.mark.parametrize("layout", ["whole", "tiles"])
+def test_a_damaged_object_is_refused_by_all_engines(ranks: Ranks, tmp_path: Path, layout: str) -> None:
+    settings = Settings(batch=8, batch_sampling="cells")
+    kept = {updates: tmp_path / f"state-{updates:05d}.h5" for updates in (1, 2)}
+    ranks.run(1, checkpoint_work.straight, a_scan(), settings, 2, kept)
+    with h5py.File(kept[2]) as file:
+        place = file["model/object.parts"].id.get_chunk_info(0).byte_offset + 100
+    octets = bytearray(kept[2].read_bytes())
+    octets[place] ^= 1
+    kept[2].write_bytes(octets)
+    for said in ranks.run(2, checkpoint_work.why_not_gone_on, a_scan(), settings, kept[2], layout):
+        assert said.startswith("file.damaged")
+        assert "state-00001.h5, the one before it" in said
 
 
 def test_where_tiles_are_cut_does_not_matter(ranks: Ranks) -> None:

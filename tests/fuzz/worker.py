@@ -21,6 +21,7 @@ from ptynb.io.checkpoint_file import load_state
 from ptynb.io.initial_guess.guess_loader import load_initial_guess
 from ptynb.io.load import load
 from ptynb.io.mask_file import load_mask
+from ptynb.io.reading.checkpoint_object import load_object
 from ptynb.io.result_file import load_result
 from ptynb.settings.run_files.run_file import read_run
 from ptynb.settings.settings import Settings
@@ -57,7 +58,7 @@ READERS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
     "guess": _guess,
     "mask": lambda path, _: load_mask(path),
     "result": lambda path, _: repr(load_result(path)),
-    "state": lambda path, _: load_state(path),
+    "state": lambda path, _: load_object(path, load_state(path, with_object=False)),
     "settings": lambda path, _: Settings.from_yaml(path),
     "run file": lambda path, _: read_run(path),
     "messages": messages.parse,

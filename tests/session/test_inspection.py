@@ -74,11 +74,13 @@ def test_the_r_factor_is_measured_every_so_many_epochs_and_takes_no_time_of_thei
 
 def test_each_engine_says_how_it_is(recon: pt.Reconstruction, scan: Scan) -> None:
     list(recon.run(2))
+    # The other engines end the epoch after rank 0, and answer late on a busy machine.
+    until(lambda: all(one.answered and one.agreed == 2 for one in recon.health()))
     told = recon.health()
     engines = len(recon.status())
     assert [one.rank for one in told] == [*range(engines)]
     assert sum(one.patterns for one in told) == len(scan)
-    assert all(one.answered and one.agreed == 2 and one.patterns_per_second for one in told)
+    assert all(one.agreed == 2 and one.patterns_per_second for one in told)
     assert all(one.memory is not None and one.host for one in told)
 
 
