@@ -148,8 +148,8 @@ class LateAdam:
         lengths = [rates[k - 1] * beta**k / (1 - beta ** (before + k)) for k in counts]
         roots = [math.sqrt(of_square**k / (1 - of_square ** (before + k))) for k in counts]
         if values.device.type == "cpu":
-            numbers, *of_moments = (one.numpy().reshape(-1) for one in arrays)
-            fused_updates.adam_without_gradient(numbers, *of_moments, lengths=lengths, roots=roots, epsilon=epsilon)
+            flat = [one.numpy().reshape(-1) for one in arrays]
+            fused_updates.adam_without_gradient(flat[0], flat[1], flat[2], lengths, roots, epsilon)
         else:
             least, one = values.new_tensor(epsilon), values.new_ones(())
             for part in zip(*(array.view(-1).split(LATE_NUMBERS) for array in arrays), strict=True):
