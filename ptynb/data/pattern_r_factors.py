@@ -71,10 +71,15 @@ class RFactorRecord:
     Thus a map of them shows the whole scan soon, and each value is renewed in turn.
     """
 
-    def __init__(self, patterns: NDArray[np.int64]) -> None:
-        """patterns: indices in the scan, ascending; the row of each is its place among them."""
+    def __init__(self, patterns: NDArray[np.int64], bands: NDArray[np.int64] | None = None) -> None:
+        """patterns: indices in the scan, ascending; the row of each is its place among them.
+
+        bands: of these patterns, which are measured band by band.
+        """
         self._patterns = patterns
         self._order = np.random.default_rng(0).permutation(len(patterns))
+        if bands is not None:
+            self._order = self._order[np.argsort(bands[self._order], kind="stable")]
         self._values = np.full(len(patterns), np.nan)
         self._epochs = np.full(len(patterns), -1, dtype=np.int64)
         self._source, self._total = secrets.token_hex(8), 0

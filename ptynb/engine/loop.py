@@ -193,7 +193,8 @@ class Loop:
         """As in `RunRecord`; first and last epochs are those of schedules."""
         self.r_factors: list[tuple[int, float]] = []
         """R-factors measured between epochs: (epochs completed, R-factor)."""
-        self.pattern_r_factors = RFactorRecord(self.shard.present)
+        bands = None if self.model.streamed is None else self.model.streamed.bands.of_pattern[self.shard.present]
+        self.pattern_r_factors = RFactorRecord(self.shard.present, bands)
         """R-factors of single patterns of this engine."""
         self.history: tuple[Thumbnail, ...] = ()
         """Thumbnails of a few epochs; on rank 0 only."""
@@ -217,7 +218,7 @@ class Loop:
         if self.model.streamed is not None:
             bands = self._bands[self.update :]
             others = bands[bands != bands[0]]
-            self.model.show(int(bands[0]), int(others[0]) if len(others) else None)
+            self.model.show(int(bands[0]), int(others[0]) if len(others) else None, changing=True)
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the batches that this engine will request from the patterns, from the next update on."""
@@ -397,6 +398,8 @@ class Loop:
         if self.tile is not None:
             finite_tiles = self.group.sum(torch.tensor([float(_checksum(of_tile)[1])]))
             finite = finite and float(finite_tiles) == self.group.world
+        if self.model.streamed is not None:  # of which the device has some rows
+            finite = finite and _checksum(self.model.whole_object.parameters())[1]
         if not (math.isfinite(loss) and finite):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update is not finite: the learning rates "
@@ -522,7 +525,7 @@ class Loop:
 
         Beyond the margin, the window of a pattern would stay at the edge, and the probe be shifted in it periodically.
         """
-        new = self._in_window(settings)
+        new, streamed = self._in_window(settings), self.model.streamed
         if self.tile is not None:
             layout, needed = self.tile.layout, (new.margin, reach_of(new))
             if needed[0] > layout.margin or needed[1] > layout.reach:
@@ -531,6 +534,12 @@ class Loop:
                     f"more of the object on each engine than there is ({layout.margin} and {layout.reach}); "
                     "reconfigure(settings) changes that and continues."
                 )
+        if streamed is not None and new.margin > streamed.bands.margin:
+            return (
+                f"Windows that move by {new.margin} object pixels need more rows of the object for each band of the "
+                f"scan than the device has (a margin of {streamed.bands.margin}); reconfigure(settings) changes that "
+                "and continues."
+            )
         if self._margin is None or new.margin <= self._margin:
             return ""
         return (

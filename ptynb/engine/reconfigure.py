@@ -37,9 +37,12 @@ NEW_MODE = 1e-3
 """Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
 LEAST_BACKGROUND = 1e-3
 """Smallest amplitude of a background that is converted [square root of the mean count of a pixel]."""
-NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
+NEW_ORDER = ("batch", "batch_per", "batch_sampling", "batch_bands", "seed", "optimiser", "loss")
 """Settings that determine the updates of an epoch or its loss: if one changes, an incomplete epoch starts again."""
-SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
+SAME_PROBLEM = {
+    *("batch", "batch_per", "batch_sampling", "batch_bands", "seed", "gradient_accumulation", "pattern_storage"),
+    "object.layout",
+}
 """Settings whose change leaves a history over all parameters, as that of L-BFGS, valid."""
 REFUSED = {
     "precision": "the numbers would be others",

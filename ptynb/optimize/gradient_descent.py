@@ -199,14 +199,15 @@ class Gradient(BatchAlgorithm[_Sums]):
             (parameter,), name = group["params"], group["parameter"]
             whole = streamed.whole.get_parameter(name).data
             moments = moving.start(parameter)
-            on_host = {f"optimiser/object/{name}/{key}": torch.zeros_like(whole) for key in MOMENTS}
-            for key, values in on_host.items():
-                if isinstance(stored := state.get(key), Tensor):
-                    values.copy_(stored)
+            paths = [f"optimiser/object/{name}/{key}" for key in MOMENTS]
+            for path in paths:
+                stored, own = state.get(path), self._moments_on_host.setdefault(path, torch.empty_like(whole))
+                own.copy_(stored) if isinstance(stored, Tensor) else own.zero_()
             self._late[parameter] = LateAdam(group, int(moments["step"]))
             device = [parameter.data, *(moments[key] for key in MOMENTS)]
-            streamed.follow(name, device, [whole, *on_host.values()], self._late[parameter])
-            self._moments_on_host |= on_host
+            streamed.follow(
+                name, device, [whole, *(self._moments_on_host[path] for path in paths)], self._late[parameter]
+            )
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""

@@ -212,13 +212,15 @@ class LeastSquares(BatchAlgorithm[_Sums]):
         streamed = self.problem.model.streamed
         if streamed is not None:
             self._illumination = illumination
-            if self._damped is None or self._damped_on_host is None:
-                self._damped = damped[: streamed.bands.height].to(self.problem.group.device, copy=True)
+            streamed.write_back()
+            if self._damped_on_host is None:
                 self._damped_on_host = damped
-                streamed.follow("illumination", [self._damped], [damped])
             else:
-                streamed.write_back()
                 self._damped_on_host.copy_(damped)
+            if self._damped is None:
+                self._damped = damped[: streamed.bands.height].to(self.problem.group.device, copy=True)
+                streamed.follow("illumination", [self._damped], [self._damped_on_host])
+            else:
                 streamed.reload()
             return
         if self._illumination is None or self._damped is None:

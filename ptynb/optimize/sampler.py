@@ -321,7 +321,7 @@ def bands_of(scan: Scan, settings: Settings, order: BatchSampler, window_scan: S
     spans = [(origins[own].min() - margin, origins[own].max() + height + margin) for own, _ in order.in_bands]
     limited = [(max(0, int(first)), min(rows, int(end))) for first, end in spans]
     most = max(end - first for first, end in limited)
-    return Bands(order.band_of_pattern, tuple(min(first, rows - most) for first, _ in limited), most)
+    return Bands(order.band_of_pattern, tuple(min(first, rows - most) for first, _ in limited), most, settings.margin)
 
 
 def reach_of(settings: Settings) -> int:

@@ -379,11 +379,10 @@ class Model(nn.Module):
         """Return pixels (…, yx) of the whole object as pixels of the array."""
         return whole - self._origin if self._divided else whole
 
-    def show(self, band: int, following: int | None = None) -> None:
-        """Let `object` have the rows of a band of the scan, if it is streamed. following: the band expected next."""
-        if self.streamed is None:
-            return
-        self.begin_at(self.streamed.show(band, following))
+    def show(self, band: int, following: int | None = None, *, changing: bool = False) -> None:
+        """Let `object` have the rows of a band of the scan, if it is streamed; arguments as of `StreamedObject.show`."""
+        if self.streamed is not None:
+            self.begin_at(self.streamed.show(band, following, changing=changing))
 
     def begin_at(self, top: int) -> None:
         """Let the array of `object` begin at this row of the whole object, in the memory that graphs read."""

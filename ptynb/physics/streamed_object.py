@@ -29,11 +29,16 @@ EXCHANGED = 2**22
 
 
 class Bands(NamedTuple):
-    """The band of each pattern (pattern,), and the first rows that the device holds for each band, and their number."""
+    """The bands of a scan, and the rows of the object that the device holds for each.
+
+    of_pattern: band of each pattern (pattern,). tops: first row for each band, and height: number of rows for each.
+    margin: by which windows may move [pixels].
+    """
 
     of_pattern: NDArray[np.int64]
     tops: tuple[int, ...]
     height: int
+    margin: int
 
     def rows(self, band: int) -> slice:
         """Return the rows of the object for a band."""
@@ -71,6 +76,7 @@ class _Together:
 
     @property
     def steps(self) -> int:
+        """Number of late steps up to now."""
         return 0 if self.late is None else self.late.number
 
 
@@ -92,6 +98,11 @@ class StreamedObject:
         """Whether the device may have other values of the present rows than the host."""
         self.copied_bytes = 0
         """Size of all copies between host and device so far."""
+        self._buffer: Tensor | None = None
+        """Memory by which arrays exchange their contents."""
+        self._in_bands = np.zeros(values.shape[2], dtype=bool)
+        for band in range(len(bands.tops)):
+            self._in_bands[bands.rows(band)] = True
         for name, parameter in self.whole.named_parameters():
             parameter.requires_grad_(False)
             self.follow(name, [dict(self.present.named_parameters())[name].data], [parameter.data])
@@ -115,7 +126,7 @@ class StreamedObject:
         present = self._present
         self.forget()
         if present is not None:
-            self.show(present)
+            self.show(present, changing=True)
 
     def forget(self) -> None:
         """Take into account that the values in host memory are other ones."""
@@ -123,14 +134,15 @@ class StreamedObject:
         self._present = self._coming = None
         self._changed = False
 
-    def show(self, band: int, following: int | None = None) -> int:
-        """Have the rows of a band on the device, and return the first; they may change there from now on.
+    def show(self, band: int, following: int | None = None, *, changing: bool = False) -> int:
+        """Have the rows of a band on the device, and return the first.
 
-        following: the band that is expected next, whose rows are copied meanwhile.
+        following: the band that is expected next, whose rows are copied meanwhile. changing: whether they may change on
+        the device from now on.
         """
         if band != self._present:
             self._replace(band)
-        self._changed = True
+        self._changed = self._changed or changing
         if following is not None and following not in (band, self._coming):
             self._request(following)
         return self.bands.tops[band]
@@ -157,6 +169,7 @@ class StreamedObject:
         self.write_back()
         for one in self._arrays.values():
             if one.late is not None:
+                _make_up(one.late, one.host, np.where(self._in_bands, one.steps, one.made))
                 one.late.forget()
                 one.made[:] = 0
                 self._coming = None
@@ -168,9 +181,11 @@ class StreamedObject:
     def _replace(self, band: int) -> None:
         if band != self._coming:
             self._request(band)
+        self._coming = None  # if an error ends this, the present rows remain
         self._copies.join()
         rows, before = self.bands.rows(band), None if self._present is None else self.bands.rows(self._present)
         both = slice(0, 0) if before is None else slice(max(rows.start, before.start), min(rows.stop, before.stop))
+        made_up = False
         for one in self._arrays.values():
             made = one.made_of_coming
             if both.start < both.stop and before is not None:
@@ -180,9 +195,12 @@ class StreamedObject:
                         coming[plane][there].copy_(device[plane][here])
                 made[there] = one.steps
             if one.late is not None:
-                _make_up(one.late, one.coming, made)
+                made_up = _make_up(one.late, one.coming, made) or made_up
+        assert self._buffer is not None
+        for one in self._arrays.values():
             for coming, device in zip(one.coming, one.device, strict=True):
-                _exchange(coming, device)
+                _exchange(coming, device, self._buffer)
+        self._present = band
         if before is not None and self._changed:
             with self._copies.beside():
                 for one in self._arrays.values():
@@ -191,14 +209,16 @@ class StreamedObject:
                             host[plane][before].copy_(old[plane], non_blocking=True)
                         self.copied_bytes += old.nbytes
                     one.made[before] = one.steps
-        self._present, self._coming = band, None
+        self._changed = made_up
 
     def _request(self, band: int) -> None:
         """Begin to copy the rows of a band to the device."""
         rows = self.bands.rows(band)
         for one in self._arrays.values():
             if not one.coming:
-                one.coming = [torch.empty_like(device) for device in one.device]
+                one.coming = [self._copies.keep(torch.empty_like(device)) for device in one.device]
+                if self._buffer is None:
+                    self._buffer = one.coming[0].new_empty(min(EXCHANGED, one.coming[0].numel()))
         with self._copies.beside():
             for one in self._arrays.values():
                 for coming, host in zip(one.coming, one.host, strict=True):
@@ -216,8 +236,8 @@ class _Copies:
         self._device = device
         self._backend = torch.get_device_module(device) if device.type in ("cuda", "xpu") else None
         self._side: Any = None if self._backend is None else self._backend.Stream(device)
-        self._locked = list[Tensor]()
-        weakref.finalize(self, _unlock, self._locked).atexit = False
+        self._locked = dict[int, Tensor]()
+        weakref.finalize(self, _unlock, self._locked, self._side).atexit = False
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:
@@ -234,8 +254,14 @@ class _Copies:
         if self._backend is not None:
             self._backend.current_stream(self._device).wait_stream(self._side)
 
+    def keep(self, values: Tensor) -> Tensor:
+        """Keep the memory of an array, if it is released, until its copies have ended; return the array."""
+        if self._side is not None:
+            values.record_stream(self._side)
+        return values
+
     def wait(self) -> None:
-        """Wait for all copies on the host."""
+        """Let the host wait for all copies."""
         if self._side is not None:
             self._side.synchronize()
 
@@ -244,34 +270,38 @@ class _Copies:
 
         torch would allocate page-locked memory in powers of two. Where memory cannot be locked, copies are slower.
         """
-        if self._device.type != "cuda" or any(values is one for one in self._locked):
+        if self._device.type != "cuda" or values.data_ptr() in self._locked:
             return
         if int(torch.cuda.cudart().cudaHostRegister(values.data_ptr(), values.nbytes, 0)) == 0:
-            self._locked.append(values)
+            self._locked[values.data_ptr()] = values
         else:
             with contextlib.suppress(RuntimeError):  # CUDA reports the error again at the next kernel
                 torch.zeros((), device=self._device)
 
 
-def _unlock(arrays: list[Tensor]) -> None:
-    for values in arrays:
-        torch.cuda.cudart().cudaHostUnregister(values.data_ptr())
+def _unlock(arrays: dict[int, Tensor], stream: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the GPU is lost
+        for address in arrays:
+            stream.synchronize()
+            torch.cuda.cudart().cudaHostUnregister(address)
 
 
-def _make_up(late: LateSteps, arrays: list[Tensor], made: NDArray[np.int64]) -> None:
-    """Make the steps that rows of arrays have not made; rows that lack the same ones at once."""
+def _make_up(late: LateSteps, arrays: list[Tensor], made: NDArray[np.int64]) -> bool:
+    """Make the steps that rows of arrays have not made, and return whether there are such rows."""
     edges = [0, *(np.flatnonzero(np.diff(made)) + 1).tolist(), len(made)]
     for first, end in itertools.pairwise(edges):
         if made[first] == late.number:
             continue
         for plane in _planes(arrays[0]):
             late.make([one[plane][first:end] for one in arrays], int(made[first]))
+    return bool((made < late.number).any())
 
 
-def _exchange(one: Tensor, other: Tensor) -> None:
-    """Exchange the contents of two contiguous arrays."""
-    for here, there in zip(one.view(-1).split(EXCHANGED), other.view(-1).split(EXCHANGED), strict=True):
-        kept = here.clone()
+def _exchange(one: Tensor, other: Tensor, buffer: Tensor) -> None:
+    """Exchange the contents of two contiguous arrays, without allocating memory, which could fail halfway."""
+    for here, there in zip(one.view(-1).split(len(buffer)), other.view(-1).split(len(buffer)), strict=True):
+        kept = buffer[: len(here)]
+        kept.copy_(here)
         here.copy_(there)
         there.copy_(kept)
 
