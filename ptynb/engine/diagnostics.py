@@ -39,7 +39,7 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
     indices = np.array([index], dtype=np.int64)
     if index not in loop.shard.present:
         return None
-    next(loop.together(indices))
+    next(loop.by_band(indices))
     with torch_alone(loop.model.compiled):
         # Only this engine evaluates the model: a sum over all engines would wait for ever.
         batch = dataclasses.replace(loop.shard.batch(indices, 1), total=lambda own: own)  # not summed over engines
@@ -67,7 +67,7 @@ def pattern_r_factors(loop: Loop, seconds: float, source: str, total: int) -> Me
     measured = False
     while len(rows := record.due(size)):
         values = np.empty(len(rows))
-        for places in loop.together(loop.shard.present[rows]):
+        for places in loop.by_band(loop.shard.present[rows]):
             patterns = loop.shard.present[rows[places]]
             batch = dataclasses.replace(loop.shard.batch(patterns, size), total=lambda own: own)
             residuals, totals = loop.residuals(batch)

@@ -51,7 +51,7 @@ from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, WeightedSum, amplitude_residuals, make_loss, poisson_below
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
-from ptynb.physics.streamed_object import StreamedObject
+from ptynb.physics.streamed_object import Bands, StreamedObject
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.preparation.crop_and_pad import in_window
 from ptynb.settings import BY_EXIT_WAVES, POINTWISE, Settings
@@ -141,6 +141,10 @@ class Loop:
         """This engine's part of the object; None: it holds all of it."""
         own = self.order.owned(group.rank, group.world)
         present = own if first is None else np.intersect1d(own, first.patterns)
+        self.bands: Bands | None = None
+        """Of the scan, if batches are from bands."""
+        if isinstance(self.order, BatchSampler) and self.order.kind == "bands":
+            self.bands = bands_of(scan, settings, self.order)
         self.shard = EnginePatterns(scan, own, group, dtype, settings.pattern_storage, present)
         mean_pattern, self._sums = self.shard.totals(self.order.count)
         self.mean_count = float(mean_pattern.mean())
@@ -179,6 +183,7 @@ class Loop:
             normaliser,
             self.order.count,
             tile=self.tile,
+            bands=self.bands,
             imposed=tuple(self._custom_constraints),
             custom_components=tuple(components),
             initial_object=self.model.object.values.detach().clone() if restarts else None,
@@ -213,12 +218,12 @@ class Loop:
         self._begin_epoch()
         self.shard.follow(self._upcoming_batches())
 
-    def _show_rows(self) -> None:
+    def _load_rows(self) -> None:
         """Let the device have the rows of the object that the present update needs, if it is streamed."""
         if self.model.streamed is not None:
             bands = self._bands[self.update :]
             others = bands[bands != bands[0]]
-            self.model.show(int(bands[0]), int(others[0]) if len(others) else None, changing=True)
+            self.model.load_band(int(bands[0]), int(others[0]) if len(others) else None, changing=True)
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the batches that this engine will request from the patterns, from the next update on."""
@@ -258,9 +263,14 @@ class Loop:
             start = start._replace(object=self._shared_guess(start.object))
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, *start, area)
         part = None if self.tile is None else self.tile.own
-        streamed = self._streamed(object, scan)
-        if streamed is not None:
-            part = ObjectPart.whole(object)
+        streamed = None
+        if self.settings.object.layout == "streamed":
+            assert self.bands is not None
+            polar = self.settings.object.parametrization == "amplitude_phase"
+            part, streamed = (
+                ObjectPart.whole(object),
+                StreamedObject(object.contiguous(), polar, self.bands, self.group.device),
+            )
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
@@ -293,14 +303,6 @@ class Loop:
                 self.group.broadcast(tensor.data)
         return model
 
-    def _streamed(self, object: Tensor, scan: Scan) -> StreamedObject | None:
-        """Return the object (state, slice, y, x) in host memory, if it is streamed. scan: in the present window."""
-        if self.settings.object.layout != "streamed":
-            return None
-        assert isinstance(self.order, BatchSampler)
-        polar = self.settings.object.parametrization == "amplitude_phase"
-        return StreamedObject(object.contiguous(), polar, bands_of(scan, self.settings, self.order), self.group.device)
-
     def _shared_guess(self, guess: Array | None) -> Array | None:
         """Return rank 0's initial object (y, x), from which each rank takes its tile; None: there is none."""
         kind = self.group.broadcast_object(None if guess is None else [guess.dtype.str, *guess.shape])
@@ -321,7 +323,7 @@ class Loop:
         """
         started = time.perf_counter() if self._clock is None else self._clock
         self.order.fill(self._table, self.update)
-        self._show_rows()
+        self._load_rows()
         self._loss_sum += self.algorithm.update(self._table, self.update)
         self.update += 1
         self.updates_done += 1
@@ -341,8 +343,6 @@ class Loop:
         for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
-        if streamed is not None and epoch_ended:
-            streamed.complete()
         for constraint in (*self.problem.settings.constraints, *self._custom_constraints):
             if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
                 if streamed is not None and isinstance(constraint, POINTWISE):
@@ -651,8 +651,6 @@ class Loop:
         does not communicate.
         """
         on_rank_0 = self.group.rank == 0
-        if self.model.streamed is not None:
-            self.model.streamed.complete()
         algorithm_state = self._stored(self.algorithm.state())
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
         model_state = self._stored({f"model/{name}": one for name, one in self.model.arrays().items()})
@@ -818,7 +816,7 @@ class Loop:
         buffers.forget()  # the buffers of updates have another size
         sums = torch.zeros((2, len(self.spans)), dtype=torch.float64, device=self.group.device)
         size, of_patterns, order = self.evaluation_batch(), list[Tensor](), list[NDArray[np.int64]]()
-        for places in self.together(self.shard.present):
+        for places in self.by_band(self.shard.present):
             order.append(places)
             for patterns in (self.shard.present[places[first : first + size]] for first in range(0, len(places), size)):
                 residuals, totals = self.residuals(self.shard.batch(patterns, size))
@@ -834,7 +832,7 @@ class Loop:
         residual, total = scans.sum(1).tolist()
         return residual / total, tuple((scans[0] / scans[1]).tolist()) if len(self.spans) > 1 else None
 
-    def together(self, patterns: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    def by_band(self, patterns: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """Yield the places of patterns that can be evaluated together: all, or those of each band of a streamed object.
 
         While they are evaluated, the device has the rows of the object that they need.
@@ -844,7 +842,7 @@ class Loop:
             return
         bands = streamed.bands.of_pattern[patterns]
         for band in np.unique(bands).tolist():
-            self.model.show(band)
+            self.model.load_band(band)
             yield np.flatnonzero(bands == band)
 
     def residuals(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -879,8 +877,6 @@ class Loop:
         Raise FileError on rank 0 if it cannot be written.
         """
         streamed = self.model.streamed
-        if streamed is not None:
-            streamed.complete()
         object = self.model.whole_object.values
         shape = *object.shape[:2], *self.frame.shape
         is_written = is_large(math.prod(shape) * object.itemsize) and Path(file).is_file()

@@ -46,25 +46,6 @@ def _adam(values: Any, gradient: Any, mean: Any, square: Any, numbers: Any, shar
         values[index] -= length * first / (np.sqrt(second) * unbiased + least)
 
 
-def adam_without_gradient(values: Any, mean: Any, square: Any, lengths: Any, roots: Any, epsilon: float) -> None:
-    """Subtract `mean` Σ_k lengths_k / (√`square` roots_k + ε) from `values`, in place. All arrays flat."""
-    numbers = np.stack([lengths, roots]).astype(values.dtype)
-    _adam_without_gradient(values, mean, square, numbers, values.dtype.type(epsilon))
-
-
-@in_shares
-def _adam_without_gradient(
-    values: Any, mean: Any, square: Any, numbers: Any, least: Any, share: int, shares: int
-) -> None:
-    first, last = part(len(values), share, shares)
-    values, mean, square = values[first:last], mean[first:last], square[first:last]
-    for index in range(len(values)):
-        root, total = np.sqrt(square[index]), numbers[0, 0] * 0
-        for step in range(numbers.shape[1]):
-            total += numbers[0, step] / (root * numbers[1, step] + least)
-        values[index] -= mean[index] * total
-
-
 def adam_of_rows(
     values: Any,
     gradient: Any,

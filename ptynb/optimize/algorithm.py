@@ -18,6 +18,7 @@ from ptynb.optimize.sampler import Sampler
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
+from ptynb.physics.streamed_object import Bands
 from ptynb.settings import PART_OF_COMPONENT, Settings
 
 FIRST_RUN = RunSpan(epoch=0, update=0, first=0, last=100, when=0.0)
@@ -31,7 +32,8 @@ class Problem:
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
     run: the present run.
-    tile: this engine's part of the object; None: it holds all of it. custom_components: the user's own.
+    tile: this engine's part of the object; None: it holds all of it. bands: of the scan, if batches are from bands:
+    Adam then steps the rows of the object for the present one only. custom_components: the user's own.
     initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
@@ -43,6 +45,7 @@ class Problem:
     normaliser: float
     count: int
     tile: ObjectTile | None = None
+    bands: Bands | None = None
     epoch: int = 1
     run: RunSpan = FIRST_RUN
     imposed: tuple[CustomConstraint, ...] = ()

@@ -19,7 +19,6 @@ from ptynb.optimize.gradient_sync import Exchange
 from ptynb.optimize.optimizers import (
     MOMENTS,
     Adam,
-    LateAdam,
     Light,
     RowAdam,
     divide_by_illumination,
@@ -62,7 +61,6 @@ class Gradient(BatchAlgorithm[_Sums]):
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
-        self._late = dict[nn.Parameter, LateAdam]()
         self._moments_on_host = dict[str, Tensor]()
         """Those of an object that is streamed, as in `state`."""
         self._stream_moments({})
@@ -131,15 +129,20 @@ class Gradient(BatchAlgorithm[_Sums]):
 
     @property
     def step_recordable(self) -> bool:
-        """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
-        return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
+        """Whether steps of all optimisers read all that changes from the device.
+
+        Those of torch have their rates as numbers; Adam has the rows of a band so.
+        """
+        return all(isinstance(optimiser, Light) for optimiser in self.optimisers) and not self._steps_rows
 
     def begin(self, members: NDArray[np.int64], update: int) -> None:
         """Determine where the object's gradient can differ from 0."""
         problem = self.problem
-        for parameter, late in self._late.items():
-            if parameter.requires_grad:
-                late.note()
+        if self._steps_rows:
+            assert problem.bands is not None
+            rows = problem.bands.rows(int(problem.bands.of_pattern[members[0]])) if len(members) else slice(0, 0)
+            for _, group in self._object_groups:
+                group["rows"] = rows
         self.exchange.region = self._region(members, update)
         if problem.tile is not None:
             everywhere = any(not isinstance(term, DataTerm | PACBED) for term in problem.settings.regularizers)
@@ -187,27 +190,29 @@ class Gradient(BatchAlgorithm[_Sums]):
 
     def _stream_moments(self, state: Mapping[str, Tensor | float]) -> None:
         """Let the moments of an object that is streamed come to the device with it. state: those to begin with."""
-        streamed, moving = (
-            self.problem.model.streamed,
-            next((one for one in self.optimisers if isinstance(one, Adam)), None),
-        )
-        if streamed is None or moving is None:
+        streamed = self.problem.model.streamed
+        if streamed is None:
             return
-        for group in moving.param_groups if self.problem.settings.optimiser == "adam" else ():
-            if group["name"] != "object":
-                continue
+        for adam, group in self._object_groups:
             (parameter,), name = group["params"], group["parameter"]
-            whole = streamed.whole.get_parameter(name).data
-            moments = moving.start(parameter)
-            paths = [f"optimiser/object/{name}/{key}" for key in MOMENTS]
-            for path in paths:
-                stored, own = state.get(path), self._moments_on_host.setdefault(path, torch.empty_like(whole))
-                own.copy_(stored) if isinstance(stored, Tensor) else own.zero_()
-            self._late[parameter] = LateAdam(group, int(moments["step"]))
-            device = [parameter.data, *(moments[key] for key in MOMENTS)]
-            streamed.follow(
-                name, device, [whole, *(self._moments_on_host[path] for path in paths)], self._late[parameter]
-            )
+            for key, device in adam.start(parameter).items():
+                if key in MOMENTS:
+                    path = f"optimiser/object/{name}/{key}"
+                    whole = streamed.whole.get_parameter(name).data
+                    host, stored = self._moments_on_host.setdefault(path, torch.empty_like(whole)), state.get(path)
+                    host.copy_(stored) if isinstance(stored, Tensor) else host.zero_()
+                    streamed.follow(path, device, host)
+
+    @property
+    def _steps_rows(self) -> bool:
+        """Whether Adam steps only the rows of the present band; of a streamed object there are no others."""
+        return self.problem.bands is not None and self.problem.model.streamed is None and bool(self._object_groups)
+
+    @property
+    def _object_groups(self) -> list[tuple[Adam, dict[str, Any]]]:
+        """The parameter groups of the object that Adam steps."""
+        optimisers = [one for one in self.optimisers if isinstance(one, Adam)]
+        return [(one, group) for one in optimisers for group in one.param_groups if group["name"] == "object"]
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""

@@ -219,7 +219,7 @@ class LeastSquares(BatchAlgorithm[_Sums]):
                 self._damped_on_host.copy_(damped)
             if self._damped is None:
                 self._damped = damped[: streamed.bands.height].to(self.problem.group.device, copy=True)
-                streamed.follow("illumination", [self._damped], [self._damped_on_host])
+                streamed.follow("illumination", self._damped, self._damped_on_host)
             else:
                 streamed.reload()
             return
@@ -450,7 +450,7 @@ class _Momentum:
             parameter.copy_(start + velocity)
             self._velocities[path] = velocity
         if momentum > 0 and self._problem.model.streamed is not None:
-            self._problem.model.streamed.forget()
+            self._problem.model.streamed.invalidate()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by "component/parameter/kind"."""

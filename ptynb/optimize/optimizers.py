@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,12 +37,6 @@ whose gradients are ten times larger: strong objects at the edge of a scan had n
 """
 
 
-LATE_NUMBERS = 2**22
-"""Numbers that make late steps on a GPU at a time: they stay in its cache."""
-NEGLIGIBLE = 1e-20
-"""Factor of a mean gradient below which a step without gradient changes nothing."""
-
-
 class Light(torch.optim.Optimizer):
     """An optimiser without torch's wrappers: they import torch.compile at creation (1.8 s), and cost 0.05 ms a step."""
 
@@ -59,6 +53,8 @@ class Light(torch.optim.Optimizer):
 
 class Adam(Light, torch.optim.Adam):
     """torch's Adam in one pass: a compiled loop on a CPU (0.27 ms a step of A, by torch's fused one 0.37), or a kernel.
+
+    If a parameter group has `rows`, only these rows of its arrays (state, slice, y, x, …) make a step.
 
     On an H100 torch's fused one took half of the time of an update of A: each of its programs has 65536 numbers, so
     that most of the GPU has nothing to do.
@@ -98,68 +94,29 @@ class Adam(Light, torch.optim.Adam):
             self.start(parameter)
         torch._foreach_add_([self.state[parameter]["step"] for parameter, _, _ in moving], 1)
         for parameter, gradient, group in moving:
-            state = self.state[parameter]
-            own = parameter.data, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"]
+            state, rate = self.state[parameter], rate_on_device(group, parameter)
+            arrays = parameter.data, gradient, *(state[key] for key in MOMENTS)
             beta, beta_of_squares = group["betas"]
-            step_all_(*own, rate_on_device(group, parameter), beta, beta_of_squares, group["eps"])
+            for values, slopes, mean, square in _parts(arrays, group.get("rows")):
+                step_all_(values, slopes, mean, square, state["step"], rate, beta, beta_of_squares, group["eps"])
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.start(parameter)
         state["step"] += 1
-        own = parameter.data, gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"]
-        values, slopes, mean, square = (tensor.numpy().reshape(-1) for tensor in own)
-        fused_updates.adam(values, slopes, mean, square, group["lr"], group["betas"], int(state["step"]), group["eps"])
+        arrays = parameter.data, gradient.contiguous(), *(state[key] for key in MOMENTS)
+        for own in _parts(arrays, group.get("rows")):
+            values, slopes, mean, square = (tensor.numpy().reshape(-1) for tensor in own)
+            steps = int(state["step"])
+            fused_updates.adam(values, slopes, mean, square, group["lr"], group["betas"], steps, group["eps"])
 
 
-@final
-class LateAdam:
-    """The steps of `Adam` without gradient, which rows of a streamed object in host memory make later.
-
-    With m, s and n the moments and the number of steps before them, k of them change a number by
-    -m Σ_k rate_k β^k / (1 - β^(n+k)) / (√(s c^k / (1 - c^(n+k))) + ε), and the moments by the factors β^k and c^k.
-    """
-
-    def __init__(self, group: dict[str, Any], before: int) -> None:
-        """group: of the parameter. before: number of steps up to now."""
-        self._group, self._before = group, before
-        self._rates = list[float]()
-
-    @property
-    def number(self) -> int:
-        """Number of steps since the last `forget`."""
-        return len(self._rates)
-
-    def note(self) -> None:
-        """Note a step with the present learning rate."""
-        self._rates.append(self._group["lr"])
-
-    def forget(self) -> None:
-        """Forget all steps, which all rows have made."""
-        self._before += len(self._rates)
-        self._rates.clear()
-
-    @torch.no_grad()
-    def make(self, arrays: Sequence[Tensor], made: int) -> None:
-        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of values and moments."""
-        (beta, of_square), epsilon = self._group["betas"], self._group["eps"]
-        values, means, squares = arrays
-        rates, before = self._rates[made:], self._before + made
-        counts = range(1, 1 + min(len(rates), math.ceil(math.log(NEGLIGIBLE) / math.log(beta))))
-        lengths = [rates[k - 1] * beta**k / (1 - beta ** (before + k)) for k in counts]
-        roots = [math.sqrt(of_square**k / (1 - of_square ** (before + k))) for k in counts]
-        if values.device.type == "cpu":
-            flat = [one.numpy().reshape(-1) for one in arrays]
-            fused_updates.adam_without_gradient(flat[0], flat[1], flat[2], lengths, roots, epsilon)
-        else:
-            least, one = values.new_tensor(epsilon), values.new_ones(())
-            for part in zip(*(array.view(-1).split(LATE_NUMBERS) for array in arrays), strict=True):
-                root, total, divisor = part[2].sqrt(), torch.zeros_like(part[0]), torch.empty_like(part[0])
-                for length, factor in zip(lengths, roots, strict=True):
-                    torch.add(least, root, alpha=factor, out=divisor)
-                    total.addcdiv_(one, divisor, value=length)
-                part[0].addcmul_(part[1], total, value=-1)
-        means.mul_(beta ** len(rates))
-        squares.mul_(of_square ** len(rates))
+def _parts(arrays: tuple[Tensor, ...], rows: slice | None) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the rows of each plane of arrays (state, slice, y, x, …), which are contiguous; rows None: the arrays."""
+    if rows is None:
+        yield arrays
+        return
+    for plane in np.ndindex(arrays[0].shape[:2]):
+        yield tuple(array[plane][rows] for array in arrays)
 
 
 class SGD(Light, torch.optim.SGD):

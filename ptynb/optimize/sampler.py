@@ -309,15 +309,14 @@ def _tiles_of(scan: Scan, settings: Settings, world: int, like: TileLayout | Non
     return tile_layout(positions, window, frame.shape, world, margin=settings.margin, reach=reach, like=like)
 
 
-def bands_of(scan: Scan, settings: Settings, order: BatchSampler, window_scan: Scan | None = None) -> Bands:
-    """Return the rows of the object that the device holds for each band of the scan, if the object is streamed.
+def bands_of(scan: Scan, settings: Settings, order: BatchSampler) -> Bands:
+    """Return the bands of a scan with the rows of the object that the windows of each reach.
 
-    order: of the patterns. window_scan: the scan with patterns cropped to a window; None: as they are.
+    scan: with patterns in the present window. order: of the patterns.
     """
-    seen = scan if window_scan is None else window_scan
-    rows, (height, _) = object_frame(seen, settings).shape[0], model_window(seen, settings)
+    rows, (height, _) = object_frame(scan, settings).shape[0], model_window(scan, settings)
     # One more pixel than windows reach, since positions are rounded.
-    origins, margin = np.rint(window_positions(seen, settings)[:, 0]).astype(np.int64), settings.margin + 1
+    origins, margin = np.rint(window_positions(scan, settings)[:, 0]).astype(np.int64), settings.margin + 1
     spans = [(origins[own].min() - margin, origins[own].max() + height + margin) for own, _ in order.in_bands]
     limited = [(max(0, int(first)), min(rows, int(end))) for first, end in spans]
     most = max(end - first for first, end in limited)

@@ -379,10 +379,10 @@ class Model(nn.Module):
         """Return pixels (…, yx) of the whole object as pixels of the array."""
         return whole - self._origin if self._divided else whole
 
-    def show(self, band: int, following: int | None = None, *, changing: bool = False) -> None:
-        """Let `object` have the rows of a band of the scan, if it is streamed; arguments as of `StreamedObject.show`."""
+    def load_band(self, band: int, following: int | None = None, *, changing: bool = False) -> None:
+        """Let `object` have the rows of a band of the scan, if it is streamed; see `StreamedObject.load`."""
         if self.streamed is not None:
-            self.begin_at(self.streamed.show(band, following, changing=changing))
+            self.begin_at(self.streamed.load(band, following, changing=changing))
 
     def begin_at(self, top: int) -> None:
         """Let the array of `object` begin at this row of the whole object, in the memory that graphs read."""
@@ -408,7 +408,7 @@ class Model(nn.Module):
         assert self.streamed is not None
         other = copy.copy(self)
         other._modules = self._modules | {"object": self.whole_object}
-        self.streamed.forget()
+        self.streamed.invalidate()
         return other
 
     @property
@@ -474,7 +474,7 @@ class Model(nn.Module):
         for name, values in self.arrays().items():
             values.copy_(torch.from_numpy(arrays[name]))
         if self.streamed is not None:
-            self.streamed.forget()
+            self.streamed.invalidate()
 
     @torch.no_grad()
     def optimised_arrays(self) -> dict[str, Tensor]:

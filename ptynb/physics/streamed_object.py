@@ -11,11 +11,10 @@ Arrays on the device keep their memory, which a CUDA graph reads.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -45,39 +44,13 @@ class Bands(NamedTuple):
         return slice(self.tops[band], self.tops[band] + self.height)
 
 
-class LateSteps(Protocol):
-    """Steps of an optimiser that change pixels without gradient, too; rows in host memory make them when they come."""
-
-    @property
-    def number(self) -> int:
-        """Number of steps since the last `forget`."""
-
-    def make(self, arrays: Sequence[Tensor], made: int) -> None:
-        """Make the steps after the first `made` ones, in place. arrays: contiguous rows of each array, in order."""
-
-    def forget(self) -> None:
-        """Forget all steps, which all rows have made."""
-
-
 @dataclass(eq=False)
-class _Together:
-    """Arrays (state, slice, y, x, …) or (y, x) that change together: those of a parameter, for example.
+class _Array:
+    """An array (state, slice, y, x, …) or (y, x). device: the present rows. host: all rows. coming: those of a band."""
 
-    device: the present rows. host: all rows. coming: those of another band. made: number of late steps that rows in
-    host memory have made (y,); of those in `coming`: `made_of_coming`.
-    """
-
-    device: list[Tensor]
-    host: list[Tensor]
-    late: LateSteps | None
-    made: NDArray[np.int64]
-    coming: list[Tensor] = field(default_factory=list)
-    made_of_coming: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    @property
-    def steps(self) -> int:
-        """Number of late steps up to now."""
-        return 0 if self.late is None else self.late.number
+    device: Tensor
+    host: Tensor
+    coming: Tensor | None = None
 
 
 @final
@@ -91,50 +64,41 @@ class StreamedObject:
         self.present = Object(values[:, :, : bands.height].to(device), polar)
         self.bands = bands
         self._copies = _Copies(device)
-        self._arrays = dict[str, _Together]()
+        self._arrays = dict[str, _Array]()
         self._present: int | None = None
         self._coming: int | None = None
         self._changed = False
         """Whether the device may have other values of the present rows than the host."""
-        self.copied_bytes = 0
-        """Size of all copies between host and device so far."""
         self._buffer: Tensor | None = None
         """Memory by which arrays exchange their contents."""
-        self._in_bands = np.zeros(values.shape[2], dtype=bool)
-        for band in range(len(bands.tops)):
-            self._in_bands[bands.rows(band)] = True
         for name, parameter in self.whole.named_parameters():
             parameter.requires_grad_(False)
-            self.follow(name, [dict(self.present.named_parameters())[name].data], [parameter.data])
+            self.follow(name, self.present.get_parameter(name).data, parameter.data)
 
-    def follow(
-        self, name: str, device: Sequence[Tensor], host: Sequence[Tensor], late: LateSteps | None = None
-    ) -> None:
-        """Keep the rows of further arrays up to date, from now on; arrays of the same name are replaced.
+    def follow(self, name: str, device: Tensor, host: Tensor) -> None:
+        """Keep the rows of a further array up to date, from now on; one of the same name is replaced.
 
-        device, host: present rows and all rows of each array. late: steps of rows in host memory.
+        device, host: its present rows, and all rows.
         """
         self.write_back()
-        for values in host:
-            self._copies.lock(values)
-        rows = host[0].shape[_axis(host[0])]
-        self._arrays[name] = _Together([*device], [*host], late, np.zeros(rows, dtype=np.int64))
+        self._copies.lock(host)
+        self._arrays[name] = _Array(device, host)
         self.reload()
 
     def reload(self) -> None:
         """Have the present rows as they are in host memory."""
         present = self._present
-        self.forget()
+        self.invalidate()
         if present is not None:
-            self.show(present, changing=True)
+            self.load(present, changing=True)
 
-    def forget(self) -> None:
-        """Take into account that the values in host memory are other ones."""
+    def invalidate(self) -> None:
+        """Take into account that the values in host memory are other ones than those on the device."""
         self._copies.wait()
         self._present = self._coming = None
         self._changed = False
 
-    def show(self, band: int, following: int | None = None, *, changing: bool = False) -> int:
+    def load(self, band: int, following: int | None = None, *, changing: bool = False) -> int:
         """Have the rows of a band on the device, and return the first.
 
         following: the band that is expected next, whose rows are copied meanwhile. changing: whether they may change on
@@ -154,29 +118,9 @@ class StreamedObject:
             return
         rows = self.bands.rows(self._present)
         for one in self._arrays.values():
-            for host, device in zip(one.host, one.device, strict=True):
-                for plane in _planes(host):
-                    host[plane][rows].copy_(device[plane])
-                self.copied_bytes += device.nbytes
-            one.made[rows] = one.steps
+            for plane in _planes(one.host):
+                one.host[plane][rows].copy_(one.device[plane])
         self._changed = False
-
-    def complete(self) -> None:
-        """Have all values up to date in host memory: also make the steps that rows there have not made."""
-        due = [band for band in range(len(self.bands.tops)) if band != self._present and self._lacks_steps(band)]
-        for band, following in zip(due, [*due[1:], None], strict=False):
-            self.show(band, following)
-        self.write_back()
-        for one in self._arrays.values():
-            if one.late is not None:
-                _make_up(one.late, one.host, np.where(self._in_bands, one.steps, one.made))
-                one.late.forget()
-                one.made[:] = 0
-                self._coming = None
-
-    def _lacks_steps(self, band: int) -> bool:
-        """Return whether some rows of a band have not made all late steps."""
-        return any((one.made[self.bands.rows(band)] < one.steps).any() for one in self._arrays.values())
 
     def _replace(self, band: int) -> None:
         if band != self._coming:
@@ -184,48 +128,37 @@ class StreamedObject:
         self._coming = None  # if an error ends this, the present rows remain
         self._copies.join()
         rows, before = self.bands.rows(band), None if self._present is None else self.bands.rows(self._present)
-        both = slice(0, 0) if before is None else slice(max(rows.start, before.start), min(rows.stop, before.stop))
-        made_up = False
-        for one in self._arrays.values():
-            made = one.made_of_coming
-            if both.start < both.stop and before is not None:
-                there, here = (slice(both.start - side.start, both.stop - side.start) for side in (rows, before))
-                for coming, device in zip(one.coming, one.device, strict=True):
-                    for plane in _planes(device):
-                        coming[plane][there].copy_(device[plane][here])
-                made[there] = one.steps
-            if one.late is not None:
-                made_up = _make_up(one.late, one.coming, made) or made_up
+        arrays = [(one.device, one.host, one.coming) for one in self._arrays.values() if one.coming is not None]
+        if before is not None:
+            both = slice(max(rows.start, before.start), max(rows.start, before.start, min(rows.stop, before.stop)))
+            there, here = (slice(both.start - side.start, both.stop - side.start) for side in (rows, before))
+            for device, _, coming in arrays:
+                for plane in _planes(device):
+                    coming[plane][there].copy_(device[plane][here])
         assert self._buffer is not None
-        for one in self._arrays.values():
-            for coming, device in zip(one.coming, one.device, strict=True):
-                _exchange(coming, device, self._buffer)
+        for device, _, coming in arrays:
+            _exchange(device, coming, self._buffer)
         self._present = band
         if before is not None and self._changed:
             with self._copies.beside():
-                for one in self._arrays.values():
-                    for host, old in zip(one.host, one.coming, strict=True):
-                        for plane in _planes(host):
-                            host[plane][before].copy_(old[plane], non_blocking=True)
-                        self.copied_bytes += old.nbytes
-                    one.made[before] = one.steps
-        self._changed = made_up
+                for _, host, old in arrays:
+                    for plane in _planes(host):
+                        host[plane][before].copy_(old[plane], non_blocking=True)
+        self._changed = False
 
     def _request(self, band: int) -> None:
         """Begin to copy the rows of a band to the device."""
         rows = self.bands.rows(band)
         for one in self._arrays.values():
-            if not one.coming:
-                one.coming = [self._copies.keep(torch.empty_like(device)) for device in one.device]
+            if one.coming is None:
+                one.coming = self._copies.keep(torch.empty_like(one.device))
                 if self._buffer is None:
-                    self._buffer = one.coming[0].new_empty(min(EXCHANGED, one.coming[0].numel()))
+                    self._buffer = one.coming.new_empty(min(EXCHANGED, one.coming.numel()))
         with self._copies.beside():
             for one in self._arrays.values():
-                for coming, host in zip(one.coming, one.host, strict=True):
-                    for plane in _planes(host):
-                        coming[plane].copy_(host[plane][rows], non_blocking=True)
-                    self.copied_bytes += coming.nbytes
-                one.made_of_coming = one.made[rows].copy()
+                assert one.coming is not None
+                for plane in _planes(one.host):
+                    one.coming[plane].copy_(one.host[plane][rows], non_blocking=True)
         self._coming = band
 
 
@@ -284,17 +217,6 @@ def _unlock(arrays: dict[int, Tensor], stream: Any) -> None:
         for address in arrays:
             stream.synchronize()
             torch.cuda.cudart().cudaHostUnregister(address)
-
-
-def _make_up(late: LateSteps, arrays: list[Tensor], made: NDArray[np.int64]) -> bool:
-    """Make the steps that rows of arrays have not made, and return whether there are such rows."""
-    edges = [0, *(np.flatnonzero(np.diff(made)) + 1).tolist(), len(made)]
-    for first, end in itertools.pairwise(edges):
-        if made[first] == late.number:
-            continue
-        for plane in _planes(arrays[0]):
-            late.make([one[plane][first:end] for one in arrays], int(made[first]))
-    return bool((made < late.number).any())
 
 
 def _exchange(one: Tensor, other: Tensor, buffer: Tensor) -> None:

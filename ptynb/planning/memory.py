@@ -339,18 +339,22 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     layout = layout_of(scan, settings, asked.engines)
     rows, columns = object_frame(scan, settings).shape if layout is None else layout.largest
-    held, whole = rows, float(complex_bytes * rows * columns * settings.slices.count * states)
+    whole = float(complex_bytes * rows * columns * settings.slices.count * states)
+    object, compared = whole, min(whole, complex_bytes * MOST_PIXELS)
     if settings.object.layout == "streamed":
-        # Moments of LSQML are in host memory only, where an epoch ends; its illumination is real.
-        kept = 1 + moments(settings) + 0.5 * (settings.optimiser == "lsqml")
-        yield Item("object and moments in host memory", "host" if on_gpu else where, _taken(kept, whole, on_gpu))
-        held = bands_of(scan, settings, planned_order(scan, settings, 1)).height
-    object = whole * held / rows
-    if settings.object.layout == "streamed":
-        coming = 1 + (0.5 if settings.optimiser == "lsqml" else moments(settings))
-        yield Item("object and moments of the next band", where, _taken(coming, object, on_gpu))
+        lsqml = settings.optimiser == "lsqml"
+        object = whole * bands_of(scan, settings, planned_order(scan, settings, 1)).height / rows
+        # Moments of LSQML are in host memory only. Its illumination is real, and there with and without damping, twice
+        # where it is computed anew; on the device it is damped.
+        yield Item(
+            "object and moments in host memory", "host", _taken(1 + moments(settings) + 2 * lsqml, whole, on_gpu)
+        )
+        coming = _taken(1 + (0.5 if lsqml else moments(settings)), object, on_gpu)
+        yield Item("object and moments of the next band", where, coming)
+        yield Item("object of the epoch before", "host", _taken(COMPARED, compared, on_gpu))
+        compared = 0.0
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
-    compared = min(whole, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
+    compared += min(wave, complex_bytes * MOST_PIXELS)
     yield Item("object and probe of the epoch before", where, _taken(1 if on_gpu else COMPARED, compared, on_gpu))
     if layout is not None:
         # Sent and received; LSQML: the illumination, too.
@@ -575,7 +579,7 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
         while divisible and engines == 1 and bands <= MOST_BANDS:
             more = f", batch_bands={bands}" if bands > settings.batch_bands else ""
             words = (
-                "keep only a part of the object on the GPU: object.layout='streamed', batch_sampling='bands'"
+                "store the object in host memory: object.layout='streamed', batch_sampling='bands'"
                 f"{more}; or use more engines, each on its own GPU, and divide the object over them: "
                 "object.layout='tiles', batch_sampling='cells'"
             )

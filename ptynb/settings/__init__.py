@@ -30,7 +30,7 @@ from ptynb.settings.settings import GLOBAL_STEPS as GLOBAL_STEPS
 from ptynb.settings.settings import LSQML_PARTS as LSQML_PARTS
 from ptynb.settings.settings import POINTWISE as POINTWISE
 from ptynb.settings.settings import PROJECTIONS as PROJECTIONS
-from ptynb.settings.settings import STREAMED as STREAMED
+from ptynb.settings.settings import STREAMABLE as STREAMABLE
 from ptynb.settings.settings import WHOLE_PASSES as WHOLE_PASSES
 from ptynb.settings.settings import Optimiser as Optimiser
 from ptynb.settings.settings import Schedule as Schedule

@@ -48,7 +48,7 @@ class Object(Part):
         title="Part on each engine",
         description="What each engine holds of the object: all of it; the tile that the windows of its patterns "
         "reach, which needs batches from cells; or, with one engine, the rows that a band of the scan reaches, while "
-        "all others wait in host memory, which needs batches from bands",
+        "the object is stored in host memory, which needs batches from bands",
     )
     amplitude_learning_rate: Rate | None = Field(
         default=None,

@@ -76,8 +76,8 @@ WITH_MOMENTUM = ("sgd", "rpie", "lsqml")
 """Optimisers with the setting `momentum`."""
 WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 """Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
-STREAMED = ("adam", "sgd", "rpie", "lsqml")
-"""Optimisers whose steps of pixels outside the windows of a batch are none, or can be made later."""
+STREAMABLE = ("adam", "sgd", "rpie", "lsqml")
+"""Optimisers by which a streamed object can be reconstructed."""
 POINTWISE = PositivePhase, AmplitudeLimits, AmplitudePhaseCoupling, DepthBlur
 """Constraints of the object that act on each (y, x) alone."""
 WITHOUT_OBJECT = OrthogonalModes, ProbeSupport, ProbeAperture, FixedProbePower, ZeroMeanPositions, SmoothTilts
@@ -295,8 +295,8 @@ class Settings(SettingsModel):
         ge=1,
         le=4096,
         title="Bands of the scan",
-        description="Bands along y, with equal numbers of patterns, into which batches from bands cut the scan; fewer "
-        "if a band would have less than a batch",
+        description="Number of bands, one below the other along y, into which batches from bands divide the scan; "
+        "fewer if a band would have less than a batch. Batches of a band are not larger than it",
         json_schema_extra=BATCHES,
     )
     pattern_storage: Literal["auto", "device", "host", "disk"] = Field(
@@ -652,16 +652,16 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
 def _streamed(settings: Settings) -> Iterator[InvalidValueError]:
     if settings.object.layout != "streamed":
         return
-    if settings.optimiser not in STREAMED:
+    if settings.optimiser not in STREAMABLE:
         yield _conflict(
-            f"object.layout is 'streamed' and optimiser is '{settings.optimiser}', which changes rows that are not on "
-            f"the device in each update; use one of {', '.join(STREAMED)}, or object.layout='whole'",
+            f"object.layout is 'streamed' and optimiser is '{settings.optimiser}', whose moments stay on the device; "
+            f"use one of {', '.join(STREAMABLE)}, or object.layout='whole'",
             ("object.layout", "optimiser"),
         )
     if settings.momentum > 0 and settings.optimiser != "lsqml":
         yield _conflict(
-            f"object.layout is 'streamed' and momentum is {settings.momentum:g}, which changes rows that are not on "
-            "the device in each update; set it to 0, or object.layout to 'whole'",
+            f"object.layout is 'streamed' and momentum is {settings.momentum:g}, by which all rows of the object "
+            "change in each update; set it to 0, or object.layout to 'whole'",
             ("object.layout", "momentum"),
         )
     if settings.batch_sampling != "bands":
@@ -680,10 +680,11 @@ def _streamed(settings: Settings) -> Iterator[InvalidValueError]:
     for constraint in settings.constraints:
         after_epoch = isinstance(constraint, POINTWISE) and constraint.after == "epoch"
         if not (after_epoch or isinstance(constraint, WITHOUT_OBJECT)):
+            remedy = "impose it after='epoch'" if isinstance(constraint, POINTWISE) else "remove it"
             yield _conflict(
                 f"object.layout is 'streamed' and the constraint '{constraint.kind}', imposed after each "
-                f"{constraint.after}, needs more of the object than there is on the device; remove it or set "
-                "object.layout to 'whole'",
+                f"{constraint.after}, acts on all rows of the object, some of which are on the device; {remedy}, or "
+                "set object.layout to 'whole'",
                 ("object.layout", "constraints"),
             )
     if settings.positions.search_trials > 0:

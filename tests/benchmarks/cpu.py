@@ -99,7 +99,7 @@ BUSY_CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 ODD_SIDES = [(127, 128), (129, 130), (131, 132), (257, 256), (514, 512)]
 """Sides with a large prime factor, and sides without one near them."""
 MOST_OF_ODD_SIDES = 1.5
-STREAMED = [(484, 128, 1), (484, 128, 4), (200, 256, 1)]
+STREAMABLE = [(484, 128, 1), (484, 128, 4), (200, 256, 1)]
 """Patterns, pixels of a side, modes."""
 
 
@@ -110,7 +110,7 @@ def rows(bench: Bench) -> list[Measured]:
         engine_of_cluster(bench),
         *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
         *(odd_sides(bench, *case) for case in ODD_SIDES),
-        *(streamed(bench, *case) for case in STREAMED),
+        *(streamed(bench, *case) for case in STREAMABLE),
     ]
     if bench.peers is None:
         names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", *LSQML_CASES)

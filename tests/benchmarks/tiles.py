@@ -56,7 +56,7 @@ from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.object_tiles import TileLayout
 from ptynb.optimize.sampler import layout_of, planned_order
 from ptynb.planning.memory import Workload, memory_of, totals
-from ptynb.settings import STREAMED, Settings
+from ptynb.settings import STREAMABLE, Settings
 from tests.benchmarks.memory import _status
 from tests.engine import ranks
 from tests.engine.ranks import Ranks
@@ -208,7 +208,7 @@ def show_streamed(folder: Path, epochs: int) -> None:
         + " " * 10
         + "whole s  streamed s  of it (least to most)   copied, of the object"
     )
-    for optimiser in STREAMED:
+    for optimiser in STREAMABLE:
         settings = Settings(batch=16, batch_sampling="bands", batch_bands=4).replace(optimiser=optimiser)
         loops = [
             Loop(scan, settings.replace(object={"layout": layout}), SingleGroup(torch.device("cpu")))

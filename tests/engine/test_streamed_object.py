@@ -17,12 +17,12 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import diagnostics, rendering, run_progress
 from ptynb.engine.loop import Loop
+from ptynb.engine.reconfigure import restructured
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.optimize.batching import check_shares
-from ptynb.optimize.optimizers import Adam, LateAdam
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.streamed_object import StreamedObject
-from ptynb.settings import STREAMED, Settings
+from ptynb.settings import STREAMABLE, Settings
 from ptynb.settings.constraints import AmplitudeLimits, OrthogonalModes, PositivePhase
 from ptynb.settings.regularizers import PACBED, DataTerm
 from tests.cases import ALGORITHMS, CASES, MODES, a_scan
@@ -30,10 +30,10 @@ from tests.engine.reference_model import difference
 
 OTHERS = pytest.mark.system("worlds")
 UPDATES = 20
-MOST = 1e-12
-"""Largest relative difference in double precision; 2e-13 was measured."""
+MOST = 1e-11
+"""Largest relative difference in double precision; 3e-12 was measured for "aberrations", 2e-13 for all others."""
 DEFAULT = ("plain", "polar", "slices, states", "positions", "lsqml, everything", "rpie, shared object")
-STREAMABLE = [
+STREAMED_CASES = [
     *(
         name
         for name, (_, settings, _) in CASES.items()
@@ -43,7 +43,7 @@ STREAMABLE = [
     *(
         name
         for name, (_, settings, _) in ALGORITHMS.items()
-        if settings.optimiser in STREAMED and not settings.regularizers
+        if settings.optimiser in STREAMABLE and not settings.regularizers
     ),
 ]
 
@@ -67,7 +67,8 @@ def trained(loop: Loop, updates: int = UPDATES) -> dict[str, NDArray[Any]]:
         [[one.object_change, one.probe_change, one.position_change or 0] for one in loop.epochs]
     )
     found["R-factor"] = np.array(loop.r_factor()[0])
-    found["R-factors"] = loop.pattern_r_factors.since("", 0, 0.0).values
+    measured = loop.pattern_r_factors.since("", 0, 0.0)
+    found["R-factors"] = measured.values[np.argsort(measured.patterns)]
     return found
 
 
@@ -76,7 +77,7 @@ def worst(expected: dict[str, NDArray[Any]], found: dict[str, NDArray[Any]]) -> 
     return max((difference(expected[name], found[name]), name) for name in expected if expected[name].size)
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=() if one in DEFAULT else OTHERS) for one in STREAMABLE])
+@pytest.mark.parametrize("case", [pytest.param(one, marks=() if one in DEFAULT else OTHERS) for one in STREAMED_CASES])
 def test_a_streamed_object_is_the_whole_one(case: str) -> None:
     kind, settings, _ = CASES[case] if case in CASES else ALGORITHMS[case]
     scan = a_scan(kind=kind)
@@ -87,7 +88,7 @@ def test_a_streamed_object_is_the_whole_one(case: str) -> None:
     assert worst(trained(a_loop(settings, scan)), trained(streamed)) < (MOST, "")
 
 
-@pytest.mark.parametrize("optimiser", STREAMED)
+@pytest.mark.parametrize("optimiser", STREAMABLE)
 def test_constraints_and_changes_of_settings_act_as_on_the_whole_object(optimiser: Any) -> None:
     constraints = [AmplitudeLimits(high=1.02, every=2), PositivePhase(start_epoch=2), OrthogonalModes(after="update")]
     settings = Settings(optimiser=optimiser, probe=MODES, constraints=constraints)
@@ -97,7 +98,6 @@ def test_constraints_and_changes_of_settings_act_as_on_the_whole_object(optimise
         trained(loop, 10)
         loop.change(loop.settings.replace(object={"learning_rate": 0.3 * loop.settings.object.learning_rate}))
         trained(loop, 5)
-        # A frozen object makes no step, not even a late one.
         loop.change(loop.settings.replace(object={"start_epoch": 5}))
         trained(loop, 10)
         loop.change(loop.settings.replace(object={"start_epoch": 1}))
@@ -105,7 +105,7 @@ def test_constraints_and_changes_of_settings_act_as_on_the_whole_object(optimise
     assert worst(*found) < (MOST, "")
 
 
-@pytest.mark.parametrize("optimiser", STREAMED)
+@pytest.mark.parametrize("optimiser", STREAMABLE)
 def test_a_checkpoint_within_an_epoch_resumes_streamed_and_whole(optimiser: Any) -> None:
     settings = Settings(optimiser=optimiser, probe=MODES, momentum=0.5 if optimiser == "lsqml" else 0.0)
     unbroken = trained(a_loop(settings), 17)
@@ -118,11 +118,57 @@ def test_a_checkpoint_within_an_epoch_resumes_streamed_and_whole(optimiser: Any)
         assert worst(unbroken, trained(again, 8)) < (MOST, ""), (written, resumed)
 
 
+def test_a_loop_that_has_begun_is_restored() -> None:
+    loop = a_loop(Settings(), layout="streamed")
+    trained(loop, 5)
+    state = loop.state(loop.loss_sums())
+    expected = trained(loop, 6)
+    loop.restore(state)
+    assert worst(expected, trained(loop, 6))[0] == 0
+
+
+def test_a_run_ends_where_rows_in_host_memory_are_not_finite() -> None:
+    loop = a_loop(Settings(optimiser="sgd"), layout="streamed")
+    trained(loop, loop.updates - 1)
+    streamed = loop.model.streamed
+    streamed.write_back()
+    rows = streamed.bands.rows(streamed.bands.of_pattern[loop._table[:, -1].max()])
+    streamed.whole.parts.data[:, :, 0 if rows.start > 0 else -1] = torch.nan
+    with pytest.raises(FloatingPointError):
+        loop.step()
+
+
+@pytest.mark.parametrize("optimiser", STREAMABLE)
+def test_another_layout_and_other_bands_within_an_epoch(optimiser: Any) -> None:
+    results = []
+    for layout in ("whole", "streamed"):
+        loop = a_loop(Settings(optimiser=optimiser), layout=layout)
+        trained(loop, 9)
+        requested = loop.settings.replace(object={"layout": "streamed"})
+        again = a_loop(requested, layout="streamed")
+        state = restructured(loop.state(loop.loss_sums()), requested, a_scan())
+        assert state.update == 9 - loop.updates
+        again.restore(state)
+        results.append(trained(again, 8))
+    assert worst(*results) < (MOST, "")
+    other = restructured(loop.state(loop.loss_sums()), loop.settings.replace(batch_bands=2), a_scan())
+    assert other.update == 0, "the epoch begins again"
+
+
+def test_movements_beyond_the_margin_of_the_bands_are_not_live() -> None:
+    scan = dataclasses.replace(a_scan(), object=np.ones((90, 90), np.complex64), positions=a_scan().positions + 12)
+    settings = Settings(object={"padding": 0}, positions={"max_shift": 6})
+    moving = {"positions": {"learning_rate": 0.1}}
+    whole, streamed = (a_loop(settings, scan, layout=layout) for layout in ("whole", "streamed"))
+    assert whole.why_not_live(whole.settings.replace(**moving)) == ""
+    assert "a margin of 0" in streamed.why_not_live(streamed.settings.replace(**moving))
+
+
 def test_what_is_shown_within_an_epoch_is_the_present_state() -> None:
-    """Pictures, patterns and thumbnails; without moments, pixels outside the present rows have no late steps."""
+    """Pictures, patterns and thumbnails."""
     scan, found = a_scan(), list[list[NDArray[Any]]]()
     for layout in ("whole", "streamed"):
-        loop = a_loop(Settings(optimiser="sgd"), scan, layout=layout)
+        loop = a_loop(Settings(), scan, layout=layout)
         trained(loop, 9)
         room = rendering.allocate_area(loop.model, loop.area)
         taken = rendering.take(loop.model, RenderRequest(), loop.area, room, 1, 1)
@@ -135,8 +181,11 @@ def test_what_is_shown_within_an_epoch_is_the_present_state() -> None:
         assert difference(one, other) < MOST
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, optimiser: Any) -> tuple[int, int]:
-    """How often bands were brought to the device in three epochs, and the number of bands."""
+@pytest.mark.parametrize("optimiser", STREAMABLE)
+def test_each_band_comes_to_the_device_once_an_epoch(monkeypatch: pytest.MonkeyPatch, optimiser: Any) -> None:
+    loop = a_loop(Settings(optimiser=optimiser), layout="streamed")
+    for _ in range(loop.updates):
+        loop.step()
     brought = list[int]()
     request: Callable[[StreamedObject, int], None] = StreamedObject._request
 
@@ -145,45 +194,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, optimiser: Any) -> tuple[int, int]:
         request(self, band)
 
     monkeypatch.setattr(StreamedObject, "_request", noted)
-    loop = a_loop(Settings(optimiser=optimiser), layout="streamed")
-    for _ in range(3 * loop.updates):
+    for _ in range(loop.updates):
         loop.step()
-    return len(brought), 4
-
-
-def test_each_band_comes_to_the_device_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    brought, bands = counted(monkeypatch, "rpie")
-    assert brought <= 3 * bands
-
-
-def test_with_adam_each_band_comes_once_more_for_late_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    brought, bands = counted(monkeypatch, "adam")
-    assert 3 * bands < brought <= 3 * 2 * bands
-
-
-def test_late_steps_are_those_of_adam_without_gradient() -> None:
-    torch.manual_seed(0)
-    parameter = torch.nn.Parameter(torch.randn(500, dtype=torch.float64))
-    group = {"params": [parameter], "lr": 0.1}
-    adam = Adam([group])
-    for _ in range(3):
-        parameter.grad = torch.randn_like(parameter)
-        adam.move()
-    state = adam.start(parameter)
-    arrays = [one.detach().clone() for one in (parameter, state["exp_avg"], state["exp_avg_sq"])]
-    late = LateAdam(adam.param_groups[0], 3)
-    parameter.grad = torch.zeros_like(parameter)
-    for number in range(600):
-        adam.param_groups[0]["lr"] = 0.1 / (1 + number)
-        late.note()
-        adam.move()
-        if number == 100:
-            late.make(arrays, 0)
-            late.forget()
-    late.make(arrays, 0)
-    expected: list[Tensor] = [parameter.detach(), state["exp_avg"], state["exp_avg_sq"]]
-    for one, other in zip(expected, arrays, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-12, atol=1e-100)
+    # LSQML has another illumination in each epoch, also of the rows that are there, and those that come.
+    assert len(brought) <= 4 + 2 * (optimiser == "lsqml")
+    assert {*brought} >= {0, 1, 2, 3} - {loop._bands[0]}
 
 
 def test_a_window_that_leaves_the_rows_of_its_band_ends_the_run() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.settings import STREAMED, WHOLE_PASSES, Settings
+from ptynb.settings import STREAMABLE, WHOLE_PASSES, Settings
 from ptynb.settings.constraints import AmplitudeLimits, AnyConstraint, OrthogonalModes, PositivePhase
 from tests.cases import ALGORITHMS, CASES, MODES, a_scan, as_sgd, everything_by
 
@@ -92,7 +92,7 @@ def constraint_problems() -> Iterator[Problem]:
 def streamed_problems() -> Iterator[Problem]:
     """Yield an object that is streamed, by each optimiser, with constraints of the object and of the probe."""
     constraints = [AmplitudeLimits(high=1.1), PositivePhase(), OrthogonalModes(after="update")]
-    for optimiser in STREAMED:
+    for optimiser in STREAMABLE:
         settings = Settings(
             optimiser=optimiser,  # type: ignore[arg-type]
             probe=MODES,
