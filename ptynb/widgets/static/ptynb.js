@@ -14,3 +14,125 @@ Scan rotation: -5 to 5 °
 crop: 64, 96`,vn=40,xn=24,lh={width:240,height:170,left:62,right:12,top:14,bottom:34};function ch(e,t){let i=[e,t].map(({score:n,state:s,epochs:o})=>n!==null?[0,n]:[s==="running"?1:2,-o]);return i[0][0]-i[1][0]||i[0][1]-i[1][1]||e.number-t.number}var Qr=({trial:e,address:t})=>t?r("img",{src:t,alt:`object phase of trial ${e.number}`}):null;function ph({shown:e,values:{best:t,parameters:i,pictures:n}}){let s=["trial","object phase",...i.map(({label:o})=>o),"score","state","epochs","time","engines"];return r("div",{class:"ptynb-tuner-table",tabIndex:0,role:"region","aria-label":"trials",children:[r("table",{children:[r("thead",{children:r("tr",{children:s.map(o=>r("th",{scope:"col",children:o},o))})}),r("tbody",{children:e.slice(0,vn).map(o=>r("tr",{class:o.number===t?"ptynb-tuner-best":void 0,children:[r("td",{children:o.number===t?`★ ${o.number} best`:o.number}),r("td",{children:r(Qr,{trial:o,address:n[o.number]})}),o.values.map((a,l)=>r("td",{children:a},i[l].label)),r("td",{children:o.text}),r("td",{children:o.reason?r("details",{children:[r("summary",{children:o.state}),r("small",{children:o.reason})]}):o.state}),r("td",{children:o.epochs}),r("td",{children:o.time}),r("td",{children:o.engines})]},o.number))})]}),e.length>vn&&r("p",{children:["and ",e.length-vn," more; ",r("code",{children:"study.trials"})," has all of them."]})]})}function hh({shown:e,values:{best:t,parameters:i,pictures:n}}){let s=e.filter(o=>o.pictured);return r(C,{children:[r("div",{class:"ptynb-wrapped",children:s.slice(0,xn).map(o=>r("figure",{class:o.number===t?"ptynb-tuner-best":void 0,children:[r(Qr,{trial:o,address:n[o.number]}),r("figcaption",{children:[o.number===t?`★ trial ${o.number} best: `:`trial ${o.number}: `,o.text||o.state,o.values.map((a,l)=>r("div",{children:[i[l].label," ",a]},i[l].label))]})]},o.number))}),s.length>xn&&r("p",{children:["and ",s.length-xn," more."]})]})}var dh=(e,t)=>Array.from({length:10},(i,n)=>{let[s,o]=[Math.PI/5*n,n%2?3.2:8];return`${(e+o*Math.sin(s)).toFixed(1)},${(t-o*Math.cos(s)).toFixed(1)}`}).join(" ");function uh({trials:e,parameter:{label:t,ends:i},index:n,best:s}){let{width:o,height:a,left:l,right:c,top:p,bottom:h}=lh,u=e.flatMap(({score:y})=>y??[]),[f,d]=[Math.min(...u),Math.max(...u)],m=f>0&&d>10*f?Math.log10:y=>y,g=y=>{let v=d>f?(m(y)-m(f))/(m(d)-m(f)):.5;return a-h-10-v*(a-p-h-18)},b=y=>l+y*(o-l-c);return r("svg",{viewBox:`0 0 ${o} ${a}`,width:o,height:a,role:"img","aria-label":`score against ${t}`,children:[[...new Set([f,d])].map(y=>r("text",{x:l-6,y:g(y)+4,"text-anchor":"end",children:Wt(Number(y.toPrecision(3)))},y)),i.map(([y,v,x])=>r("text",{x:b(y),y:a-h+16,"text-anchor":x,children:v},v)),r("text",{x:(l+o-c)/2,y:a-4,"text-anchor":"middle",children:t}),r("path",{d:`M${l} ${p}V${a-h}H${o-c}`,fill:"none",stroke:"currentColor","stroke-opacity":"0.4"}),e.map(({number:y,state:v,score:x,text:k,places:L})=>{let S=L[n];if(S===null)return null;let M=r("title",{children:["trial ",y,": ",x===null?v:k]});if(x===null)return v==="pruned"&&r("path",{class:"ptynb-tuner-pruned",d:`M${b(S)} ${p-8}v8`,children:M},y);let[O,z]=[b(S),g(x)];return y===s?r("polygon",{points:dh(O,z),children:M},y):r("circle",{cx:O,cy:z,r:3.5,children:M},y)})]})}function fh({state:{state:e,done:t,wanted:i,unfinished:n,score:s,file:o},best:a}){return e?r(C,{children:[r("div",{class:"ptynb-facts",children:[r(ve,{state:e}),r("span",{children:[r("b",{children:t})," of ",i," trials"]}),n>0&&r("span",{children:[n," running"]}),s&&r("span",{children:["best score ",r("b",{children:s})," in trial ",a]})]}),r("small",{children:["file: ",r("code",{children:o})]})]}):r("p",{children:"No study: tick the settings to tune and press Start."})}function mh({element:e,form:t}){let[i,n]=T(!1),s=Object.keys(t.use().tuned).length;return r(C,{children:[r("p",{children:"Tick the settings to tune. By default learning rates are tuned."}),r(hi,{title:`Settings and ranges${s?` (${s} tuned)`:""}`,open:i,onToggle:n,children:r(B,{page:e.page,of:{$element:t.key}})})]})}function bh({element:e,values:t}){let i=u=>f=>e.put(u,f),{trials:n,epochs:s,metric:o,sampler:a,file:l,scan_ranges:c,functions:p}=t,h=[...oh,...p.map(u=>[u,u])];return r(C,{children:[r("div",{class:"ptynb-wrapped",children:[r(I,{class:"ptynb-tuner-number",label:"Trials",value:n,min:1,max:1e5,step:1,onCommit:i("trials")}),r(I,{class:"ptynb-tuner-number",label:"Epochs",value:s,min:1,max:1e6,step:1,onCommit:i("epochs")}),r(P,{label:"Score",title:"The value to minimise",options:h,value:o,onCommit:i("metric")}),r(P,{label:"Sampler",title:"How values are suggested",options:sh,value:a,onCommit:i("sampler")}),r(U,{label:"File",title:"Stores the trials; an earlier study is continued if its file is named",placeholder:"default: a new file for each study",value:l,onCommit:i("file")})]}),r(ci,{class:"ptynb-tuner-scan",label:"Scan",rows:3,placeholder:ah,value:c,onCommit:i("scan_ranges"),title:"Fields of a file, preparation, and arguments of the scan function, with their ranges"})]})}function ta({element:e}){let t=e.use(),{metric:i,shown_form:n,state:s,best:o,parameters:a,rows:l,message:c}=t,[p,h]=T("best first"),[u,f]=T("table"),[d,m]=T("0"),g=n&&e.page.element(n.$element),b=Object.values(l),y=b.toSorted(p==="best first"?ch:(M,O)=>O.number-M.number),x=b.filter(M=>M.pictured).sort((M,O)=>M.number-O.number).map(({number:M,text:O,state:z})=>[`${M}`,`trial ${M}: ${O||z}`]),k=x.some(([M])=>M===d)?d:"0",L=s.state==="running",S=u==="table"?ph:hh;return r("div",{class:"ptynb-tuner",children:[g&&r(mh,{element:e,form:g}),r(bh,{element:e,values:t}),r("div",{class:"ptynb-wrapped",children:[r(w,{of:e,call:"start",text:"Start",icon:"play",title:"Starts a new study, or continues the one in the file",disabled:L}),r(w,{of:e,call:"stop",text:"Stop",icon:"stop",title:"Ends the running trials; they can be repeated",disabled:!L}),r(w,{of:e,call:"resume",text:"Continue",icon:"fast-forward",title:"Runs the remaining trials, or as many again",disabled:L||!s.state}),r(P,{label:"Order",options:["best first","newest first"],value:p,onCommit:h}),r(P,{label:"View",options:["table","pictures"],value:u,onCommit:f}),r(P,{label:"Pick",title:"The trial to use: by its score, or by its picture",options:[["0","the best trial"],...x],value:k,onCommit:m}),r(w,{of:e,call:"use",given:{trial:Number(k)},text:"Use",icon:"check",title:"Uses the settings, and the scan, of the picked trial",disabled:o===null&&k==="0"})]}),r("p",{class:"ptynb-tuner-about",children:["Score: ",rh[i]??"The value of your function for each result; smaller is better."]}),r(fh,{state:s,best:o}),r(E,{text:c}),b.some(({score:M})=>M!==null)&&r(C,{children:[r("p",{children:"Score (small is good) against each parameter: dots complete, star best, ticks at the top pruned."}),r("div",{class:"ptynb-wrapped",children:a.map((M,O)=>r(uh,{trials:b,parameter:M,index:O,best:o},M.label))})]}),b.length>0&&r(S,{shown:y,values:t})]})}function ea({lines:e}){let[t,i]=T(""),n=J("pre"),s=J("code"),o=dt(!0);return Y(()=>{o.current&&(n.current.scrollTop=n.current.scrollHeight)},[n,e]),r("div",{class:"ptynb-code",children:[r(nt,{text:"Copy",class:"ptynb-auto",onClick:async()=>{document.getSelection()?.selectAllChildren(s.current);try{await navigator.clipboard.writeText(e.join(`
 `)),i("copied")}catch{i(document.execCommand("copy")?"copied":"selected; press Ctrl+C")}}}),r("span",{class:"ptynb-code-said",role:"status",children:t}),r("pre",{ref:n,tabIndex:0,role:"region","aria-label":"Lines of Python",onScroll:()=>{let{scrollTop:c,clientHeight:p,scrollHeight:h}=n.current;o.current=c+p>=h-4},children:r("code",{ref:s,children:e.join(`
 `)})})]})}var _e=["Scan","Settings","Run","Compare","Tune","Python"],gh=100,yh=({scan:e,about:t})=>r("div",{class:"ptynb-workbench-facts",title:[e||"no scan",...t].join(" · "),children:[e?r("b",{children:e}):"no scan",t.map(i=>`  ·  ${i}`)]});function ia({element:e}){let{facts:t,message:i,offers:n,tab:s,views:o,lines:a}=e.use(),l=Object.values(o).includes(null);bt(()=>{let p=l?setTimeout(()=>e.call("show_all"),gh):void 0;return()=>clearTimeout(p)},[e,l]);let c=p=>_e[p]==="Python"?r(ea,{lines:a}):r(B,{page:e.page,of:o[_e[p]]});return r("div",{class:"ptynb-element ptynb-workbench",children:[Object.entries(n).map(([p,h])=>r("div",{class:"ptynb-wrapped",children:[r(w,{of:e,call:"attach",given:{name:p},text:"Attach",icon:"plug",title:`pt.attach('${p}')`}),r("span",{role:"status",children:["A run continues without a notebook: ",h,"."]})]},p)),r(E,{text:i}),r("div",{class:"ptynb-workbench-pages",children:[r("div",{class:"ptynb-workbench-head",children:[r(yh,{...t}),r(yi,{page:e.page,title:"Workbench"})]}),r(Xt,{titles:_e,selected:_e.indexOf(s),onSelect:p=>e.put("tab",_e[p]),page:c})]})]})}var na={viewer:Vs},sa={compare:sr,compareTab:or,diagnosis:rr,fileChooser:di,history:fr,inspect:vr,live:Vr,liveErrors:Mr,optionFields:pt,runTab:Xr,scanTab:Zr,settingsForm:pr,setUp:ar,tuner:ta,watch:qr,workbench:ia};function vh({element:e,render:t}){let i=J("div");return Y(()=>t({model:e,el:i.current}),[e,i,t]),r("div",{class:"ptynb-element ptynb-drawn",ref:i})}function wn({page:e,name:t}){let i=e.element(t);if(!i)return null;let n=sa[i.component];return n?r(n,{element:i}):r(vh,{element:i,render:na[i.component]})}function B({page:e,of:t}){let i=[t??[]].flat().filter(n=>n!==null);return r(C,{children:i.map(({$element:n})=>r(wn,{page:e,name:n},n))})}var oa=new WeakMap;function xh({page:e}){return r(wn,{page:e,name:e.root.value},e.root.value)}function ra(e){let t=oa.get(e)??new Be(e);return oa.set(e,t),t}function wh(e){if(e.key!=="s"||!(e.ctrlKey||e.metaKey))return;let t=e.currentTarget.parentElement;t&&!t.dispatchEvent(new KeyboardEvent("keydown",e))&&e.preventDefault()}function _h({target:e}){e.dataset.lmSuppressShortcuts="true"}function _n({channel:e,model:t,el:i}){let n=ra(e);return n.model=t,i.classList.add("ptynb-page"),i.dataset.lmSuppressShortcuts="true",i.addEventListener("keydown",wh),i.addEventListener("focusin",_h),Ei(r(xh,{page:n}),i),()=>Ei(null,i)}var kh=500,Mh=5e3;function Sh(e,t){let i=[],n,s,o,a=h=>({get:()=>h,on:(u,f)=>i.push(f),send(u,f,d=[]){n.readyState===WebSocket.OPEN&&(n.send(JSON.stringify({message:u,buffers:d.length})),d.forEach(m=>n.send(m)))}}),l=(h,u)=>{if(s===void 0){if(!("tree"in h))return;s=h.session,_n({channel:a(Bi(h.tree,u)),model:null,el:e})}else if(h.session&&h.session!==s)location.reload();else for(let f of i)f(h,u)},c=()=>{t.hidden=!0,clearTimeout(o),o=setTimeout(()=>t.hidden=!1,Mh)},p=()=>{n=new WebSocket(`${location.origin.replace(/^http/,"ws")}/messages`),n.binaryType="arraybuffer";let h,u=[];n.addEventListener("open",c),n.addEventListener("message",({data:f})=>{c(),f!==""&&(typeof f=="string"?[h,u]=[JSON.parse(f),[]]:u.push(new DataView(f)),u.length===h.buffers&&l(h.message,u))}),n.addEventListener("close",()=>{t.hidden=!1,setTimeout(p,kh)})};p()}var aa="ptynb-styles",la=document.getElementById(aa)??document.head.appendChild(document.createElement("style"));la.id=aa;la.textContent=kn;export{Sh as connect,ra as pageOf,_n as show};
+/*!
+@preact/signals 2.11.4
+
+The MIT License (MIT)
+
+Copyright (c) 2022-present Preact Team
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+*/
+/*!
+@preact/signals-core 1.14.5
+
+The MIT License (MIT)
+
+Copyright (c) 2022-present Preact Team
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+*/
+/*!
+lucide-static 1.62.0
+
+ISC License
+
+Copyright (c) 2026 Lucide Icons and Contributors
+
+Permission to use, copy, modify, and/or distribute this software for any
+purpose with or without fee is hereby granted, provided that the above
+copyright notice and this permission notice appear in all copies.
+
+THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES
+WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF
+MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR
+ANY SPECIAL, DIRECT, INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES
+WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, WHETHER IN AN
+ACTION OF CONTRACT, NEGLIGENCE OR OTHER TORTIOUS ACTION, ARISING OUT OF
+OR IN CONNECTION WITH THE USE OR PERFORMANCE OF THIS SOFTWARE.
+
+---
+
+The following Lucide icons are derived from the Feather project:
+
+airplay, alert-circle, alert-octagon, alert-triangle, aperture, arrow-down-circle, arrow-down-left, arrow-down-right, arrow-down, arrow-left-circle, arrow-left, arrow-right-circle, arrow-right, arrow-up-circle, arrow-up-left, arrow-up-right, arrow-up, at-sign, calendar, cast, check, chevron-down, chevron-left, chevron-right, chevron-up, chevrons-down, chevrons-left, chevrons-right, chevrons-up, circle, clipboard, clock, code, columns, command, compass, corner-down-left, corner-down-right, corner-left-down, corner-left-up, corner-right-down, corner-right-up, corner-up-left, corner-up-right, crosshair, database, divide-circle, divide-square, dollar-sign, download, external-link, feather, frown, hash, headphones, help-circle, info, italic, key, layout, life-buoy, link-2, link, loader, lock, log-in, log-out, maximize, meh, minimize, minimize-2, minus-circle, minus-square, minus, monitor, moon, more-horizontal, more-vertical, move, music, navigation-2, navigation, octagon, pause-circle, percent, plus-circle, plus-square, plus, power, radio, rss, search, server, share, shopping-bag, sidebar, smartphone, smile, square, table-2, tablet, target, terminal, trash-2, trash, triangle, tv, type, upload, x-circle, x-octagon, x-square, x, zoom-in, zoom-out
+
+The MIT License (MIT) (for the icons listed above)
+
+Copyright (c) 2013-present Cole Bemis
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+*/
+/*!
+preact 11.2.0
+
+The MIT License (MIT)
+
+Copyright (c) 2015-present Jason Miller
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+*/
