@@ -10,6 +10,7 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 const SHARED = {
   absWorkingDir: at("."),
   bundle: true,
+  preserveSymlinks: true, // the same bundle where node_modules is a link
   charset: "utf8",
   jsx: "automatic",
   jsxImportSource: "preact",
