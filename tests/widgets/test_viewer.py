@@ -33,8 +33,10 @@ def test_a_frame_holds_all_pictures_and_its_facts(viewer):
     made = picture(RAMP, "ramp", "A ramp", unit="rad", pixel_size=(1e-9, 2e-9), colours="magma", note="a note")
     viewer.show([made, picture(RAMP * 1j, "wave")], epoch=3, update=1)
     first, second = viewer.frame["pictures"]
+    shown = dataclasses.asdict(made)
+    del shown["largest"]  # by which Python colours a part of the picture
     assert first == {
-        **dataclasses.asdict(made),
+        **shown,
         "shape": [3, 4],
         "limits": list(made.limits),
         "pixel_size": [1e-9, 2e-9],
