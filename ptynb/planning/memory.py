@@ -578,6 +578,7 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
         bands = settings.batch_bands
         while divisible and engines == 1 and bands <= MOST_BANDS:
             more = f", batch_bands={bands}" if bands > settings.batch_bands else ""
+            more += " (Adam then needs more epochs, LSQML does not)" if settings.optimiser == "adam" else ""
             words = (
                 "store the object in host memory: object.layout='streamed', batch_sampling='bands'"
                 f"{more}; or use more engines, each on its own GPU, and divide the object over them: "

@@ -120,7 +120,7 @@ def test_one_gpu_without_room_for_the_object_has_a_part_of_it():
     for bands, more in ((8, ""), (16, ", batch_bands=16")):
         streamed = settings.replace(**STREAMED, batch_bands=bands)
         room = Room(1e12, just_enough(scan, Workload(streamed, 1), gpu=True).device)
-        remedy = f"object.layout='streamed', batch_sampling='bands'{more}; or use more engines"
+        remedy = f"object.layout='streamed', batch_sampling='bands'{more} (Adam then needs more epochs"
         assert f"; store the object in host memory: {remedy}" in sentence(scan, Workload(settings, 1), room)
         assert "streamed" not in sentence(scan, Workload(settings, 2), room)
 
