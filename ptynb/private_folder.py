@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,7 @@ def private_folder(path: Path, *, closed: bool = False) -> Path:
 
 def require_private(path: Path, *, closed: bool = False) -> None:
     """Raise FileError if others can change a folder, or replace it; see `private_folder`. It need not exist."""
-    if os.name == "nt":  # a mode there says nothing about other users
+    if _own_user() is None:
         return
     found = path.stat() if path.exists() else None
     if found and (not only_own(found) or (closed and found.st_mode & 0o077)):
@@ -82,7 +83,13 @@ def is_private(path: Path) -> bool:
 
 def only_own(found: os.stat_result) -> bool:
     """Return whether a file or folder belongs to this user, and others cannot write to it."""
-    return os.name == "nt" or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+    user = _own_user()
+    return user is None or (found.st_uid == user and not found.st_mode & 0o022)
+
+
+def _own_user() -> int | None:
+    """The number of this user; None on Windows, where a mode says nothing about other users."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 def code_folder(variable: str) -> Path:
@@ -123,7 +130,7 @@ def _on_the_way(path: Path) -> Iterator[Path]:
 
 def _is_replaceable(found: os.stat_result, strict: bool) -> bool:
     """Whether others can replace what lies in a folder, or a link. strict: a group and another owner are others."""
-    foreign = found.st_uid not in (os.geteuid(), *SYSTEM)
+    foreign = found.st_uid not in (_own_user(), *SYSTEM)
     if stat.S_ISLNK(found.st_mode):
         return foreign
     if foreign and strict:
@@ -136,6 +143,8 @@ def _is_replaceable(found: os.stat_result, strict: bool) -> bool:
 
 def _is_own_group(group: int) -> bool:
     """Whether it is the group that many systems give each user, of the same name, whose umask is then 002."""
+    if sys.platform == "win32":
+        return False
     import grp
     import pwd
 

@@ -47,6 +47,14 @@ WAITING = (
     "tests/test_notebooks.py",
 )
 """Tests that start clusters and browsers, and wait for them most of the time: file by file, two at once."""
+CHECKS = (
+    ("ruff", "format", "--check", "."),
+    ("ruff", "check", "."),
+    ("mypy",),
+    # names that Windows does not have, used where nothing asks whether they are there
+    ("mypy", "--platform", "win32", "--no-warn-unreachable", "--cache-dir", ".mypy_cache/win32"),
+    ("lint-imports",),
+)
 OLDER_KERNEL = "ipykernel==7.2.0"
 """The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
@@ -197,7 +205,7 @@ def main() -> None:
     whole = chosen.touched is None and not others
     with beside(sys.executable, "-c", COMPILE) if whole else contextlib.nullcontext():
         scripts = Path(sys.executable).parent
-        for check in (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("mypy",), ("lint-imports",)):
+        for check in CHECKS:
             run(str(scripts / check[0]), *check[1:])
         if whole and not chosen.part:
             quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")

@@ -29,6 +29,7 @@ from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, Ptyn
 from ptynb.io.scan_file import as_planned
 from ptynb.private_folder import private_folder
 from ptynb.supervised_thread import SupervisedThread
+from ptynb.systems import NEW_GROUP
 from ptynb.text import quoted
 
 PACKAGE = Path(__file__).parents[2]
@@ -205,6 +206,7 @@ def _start(
             stderr=log,
             # It copies bytes; threads of numerical libraries would only take memory.
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            creationflags=NEW_GROUP,
             start_new_session=True,  # an interrupt of the notebook is not one of the receiver
         )
     assert process.stdin is not None

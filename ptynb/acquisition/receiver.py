@@ -269,7 +269,7 @@ def _answer(content: dict[str, Any]) -> None:
     try:
         print(json.dumps(content), flush=True)  # noqa: T201
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def main() -> int:

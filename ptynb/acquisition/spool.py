@@ -1,7 +1,7 @@
 """Spool: the scan's file and its index, to which a receiver writes patterns as they come.
 
 The file is a scan of ptynb from the first moment, with the patterns that have not come unwritten (a sparse file). Each
-pattern is written at its own place with `os.pwrite`, then noted in the index, so that engines read it with the usual
+pattern is written at its own place without a buffer, then noted in the index, so that engines read it with the usual
 `HDF5Frames`; HDF5 itself is not used meanwhile. At the end states, positions and times are written into the file.
 """
 
@@ -59,7 +59,7 @@ class Spool:
         self._places = write_acquired_scan(self.path, scan, acquisition, source=source, series=complete.series)
         self._size = nbytes // complete.count
         self._dtype, self._window = dtype, complete.window
-        self._file = os.open(self.path, os.O_RDWR)
+        self._file = self.path.open("r+b", buffering=0)
         try:
             self.index = ArrivalIndex.create(
                 folder / INDEX_NAME,
@@ -80,8 +80,8 @@ class Spool:
 
     def is_same(self, number: int, counts: NDArray[Any]) -> bool:
         """Return whether a pattern that has come equals this one (y, x)."""
-        raw = os.pread(self._file, self._size, self._places["patterns"] + number * self._size)
-        return raw == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
+        self._file.seek(self._places["patterns"] + number * self._size)
+        return self._file.read(self._size) == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
 
     def finish(self, reason: str) -> None:
         """Write into the file what has come and why it has ended, and say so in the index.
@@ -103,23 +103,21 @@ class Spool:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
     def _put(self, values: Any, place: int) -> None:
         raw = memoryview(values).cast("B")
         try:
+            self._file.seek(place)
             while len(raw):
-                written = os.pwrite(self._file, raw, place)
-                raw, place = raw[written:], place + written
+                raw = raw[self._file.write(raw) :]
         except OSError as error:
             raise self._not_written(error) from None
 
     def _flush(self) -> None:
         """Have everything on the disk. A slow one takes longer for a scan than a receiver may give no sign of life."""
         with ThreadPoolExecutor(1, "ptynb flush") as pool:
-            flushed = pool.submit(os.fsync, self._file)
+            flushed = pool.submit(os.fsync, self._file.fileno())
             while wait([flushed], FLUSH_BEAT).not_done:
                 self.index.beat()
         if (error := flushed.exception()) is not None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from ptynb.cli.arguments import add_cluster_options
 from ptynb.private_folder import make_folder
 from ptynb.progress import follow, follow_live
+from ptynb.systems import NEW_GROUP
 
 if TYPE_CHECKING:
     from ptynb.data.scan import Scan
@@ -138,6 +139,7 @@ def _detector(words: list[str]) -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        creationflags=NEW_GROUP,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     ) as process:
         try:

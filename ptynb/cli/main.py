@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -32,6 +31,7 @@ from ptynb.cli.arguments import add_cluster_options, add_load_options, load_opti
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
 from ptynb.private_folder import make_folder
+from ptynb.systems import become
 
 if TYPE_CHECKING:
     from ptynb.settings import Settings
@@ -160,7 +160,7 @@ def _lab(chosen: argparse.Namespace) -> int:
         return 0
     command = [sys.executable, "-P", "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
     # JupyterLab replaces this process, so that its signals and exit status are those of this command.
-    os.execv(sys.executable, command)
+    return become(command)
 
 
 def _doctor(chosen: argparse.Namespace) -> int:

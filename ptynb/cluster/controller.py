@@ -60,7 +60,7 @@ def _encrypt(folder: Path) -> None:
     The key is passed in a file that only this user can read, not on a command line.
     """
     settings = f"c.IPController.enable_curve = True\nc.Session.key = {secrets.token_hex(32).encode()!r}\n"
-    with os.fdopen(os.open(folder / SETTINGS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with open(folder / SETTINGS, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(settings)
 
 

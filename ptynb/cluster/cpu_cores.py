@@ -28,7 +28,7 @@ def numa_nodes(folder: Path = NODES) -> tuple[tuple[int, ...], ...]:
         return ()
     usable = os.sched_getaffinity(0)
     nodes = sorted(folder.glob("node[0-9]*/cpulist"), key=lambda file: natural_order(file.parent.name))
-    listed = [numbers(file.read_text()) for file in nodes]
+    listed = [numbers(file.read_text(encoding="ascii")) for file in nodes]
     return tuple(tuple(sorted(found)) for cores in listed if (found := usable.intersection(cores)))
 
 

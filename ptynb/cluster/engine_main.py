@@ -64,7 +64,7 @@ def complete(environment: MutableMapping[str, str]) -> None:
             code="argument.missing",
         )
     environment["PTYNB_RANK"] = rank
-    if cores := environment.get("PTYNB_CORES"):
+    if (cores := environment.get("PTYNB_CORES")) and hasattr(os, "sched_setaffinity"):
         # Memory belongs to the NUMA node of the thread that first writes it, so the engine has to stay there.
         os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     if "SLURM_LOCALID" in environment and "PTYNB_GPU" not in environment:
@@ -85,7 +85,7 @@ def share_memory_of_threads() -> None:
     It gives each thread one of up to 8 a core, and what is freed in one serves the others not: of a run that is begun
     and ended again and again, 100 kB each time in an engine that several threads serve, instead of 35.
     """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another C library; Windows has no library of all
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
 
 
@@ -98,13 +98,13 @@ def connection(source: str) -> str:
         return sys.stdin.read()
     file = engine_file(Path(source))
     wait_until(lambda: is_whole(file), CONNECTION_SECONDS)
-    return file.read_text()
+    return file.read_text(encoding="utf-8")
 
 
 def is_whole(file: Path) -> bool:
     """Return whether a connection file is there, and written to its end."""
     try:
-        return bool(json.loads(file.read_text()))
+        return bool(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return False
 

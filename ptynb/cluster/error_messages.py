@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -48,7 +49,11 @@ def log_end(logs: Iterable[Path]) -> str:
     """Return the last lines of the first log with a failure, for a message; or ""."""
     for log in logs:
         with contextlib.suppress(OSError):
-            lines = [line for line in log.read_text(errors="replace").splitlines() if not OWN_LINES.match(line)]
+            lines = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if not OWN_LINES.match(line)
+            ]
             if lines:
                 return "\n".join(["", "The end of its log:", *lines[-LAST_LINES:]])
     return ""
@@ -59,7 +64,8 @@ def _write(text: str, failure: str) -> Path:
     folder = private_folder(Path(jupyter_runtime_dir()) / "ptynb_failures")
     path = folder / f"{hashlib.sha256(failure.encode(errors='replace')).hexdigest()[:12]}.txt"
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="replace") as file:
+    own = functools.partial(os.open, mode=0o600)
+    with open(path, "x", encoding="utf-8", errors="replace", opener=own) as file:
         file.write(text)
     for old in sorted(folder.glob("*.txt"), key=lambda one: one.stat().st_mtime)[:-KEPT_FILES]:
         old.unlink(missing_ok=True)

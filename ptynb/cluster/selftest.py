@@ -85,7 +85,9 @@ def last_words(cluster: RunningCluster, lines: int = 50) -> str:
     """Return the last lines of the logs of the engines, with messages of NCCL (NCCL_DEBUG=WARN)."""
     logs = [] if cluster.folder is None else (cluster.folder / "log").glob("*rank*.log")
     ordered = sorted(logs, key=lambda log: natural_order(log.name))
-    return "\n".join(line for log in ordered for line in log.read_text(errors="replace").splitlines()[-lines:])
+    return "\n".join(
+        line for log in ordered for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    )
 
 
 def _failed(failures: dict[int, str], world: int, logs: str) -> str:

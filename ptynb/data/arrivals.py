@@ -202,9 +202,8 @@ class ArrivalIndex:
         # Whoever finds the file finds a whole one: it gets its name when its header is there.
         unnamed = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            # Zeros are written: memory without space on the disk ends the process that writes to it, once that is full.
-            np.zeros(cls.size(count), np.uint8).tofile(unnamed)
-            memory = np.memmap(unnamed, np.uint8, "r+", shape=(cls.size(count),))
+            # Zeros are written, too: memory without space on the disk ends the process that writes to it.
+            memory = np.zeros(cls.size(count), np.uint8)
             index = cls(path, memory, count)
             header = index._header[0]
             header["magic"], header["version"], header["count"], header["receiver"] = MAGIC, VERSION, count, os.getpid()
@@ -213,7 +212,9 @@ class ArrivalIndex:
             if positions is not None:
                 index._position[:] = positions
                 index._state[:] = POSITION
+            memory.tofile(unnamed)
             os.link(unnamed, path)
+            index = cls(path, np.memmap(path, np.uint8, "r+", shape=memory.shape), count)
         except FileExistsError:
             raise FileError(
                 f"{path} exists already, of an earlier scan; choose another folder.",

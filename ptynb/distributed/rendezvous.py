@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ from ptynb.polling import PERIOD, wait_while
 ADDRESS = "PTYNB_ADDRESS"
 """Environment variable of an engine: the address of its machine for the other engines."""
 WAITING_CONNECTIONS = 1024
+USE_LIBUV = sys.platform != "win32"
+"""Whether stores use libuv, torch's default, which its builds for Windows lack."""
 
 _served: dict[str, TCPStore] = {}
 """Stores that this process serves, by name."""
@@ -121,12 +124,16 @@ def _listen(address: str, port: int) -> socket.socket:
 
 def _serve(waiting: socket.socket, address: str, port: int) -> TCPStore:
     """Serve a store on this socket, which the store then owns."""
-    return TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=waiting.detach())
+    listening = waiting.detach()
+    return TCPStore(
+        address, port, is_master=True, wait_for_workers=False, master_listen_fd=listening, use_libuv=USE_LIBUV
+    )
 
 
 def _reach(address: str, port: int, timeout: float) -> TCPStore:
     try:
-        return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=timeout))
+        limit = timedelta(seconds=timeout)
+        return TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=limit, use_libuv=USE_LIBUV)
     except dist.DistError:
         raise ClusterError(
             f"The engine of rank 0 did not answer on {address}, port {port}, within {timeout:g} s; check that it runs "

@@ -44,7 +44,7 @@ def place_of_process() -> str:
     """
     namespaces = [Path("/proc/self/ns") / name for name in ("pid", "net", "user")]
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return " ".join([boot, *(os.readlink(namespace) for namespace in namespaces)])
     except OSError:  # not Linux
         return ""
@@ -70,10 +70,10 @@ class SharedMemory:
         """
         size, file = (2 * group.world if group.world <= MOST_DIRECT else group.world + 1) * SLOT_BYTES, -1
         try:
-            if group.rank == 0:
+            if group.rank == 0 and hasattr(os, "memfd_create"):
                 file = os.memfd_create("ptynb")
                 os.ftruncate(file, size)
-        except (AttributeError, OSError):
+        except OSError:
             file = -1
         process, number = group.broadcast_object([os.getpid(), file])
         try:

@@ -87,9 +87,9 @@ class Connections:
 
 
 def _sockets() -> set[Descriptor]:
-    """Return the sockets of this process."""
+    """Return the sockets of this process; none on Windows, where only the group's time limit ends a wait."""
     found = set()
-    for name in os.listdir(DESCRIPTORS):
+    for name in os.listdir(DESCRIPTORS) if os.path.isdir(DESCRIPTORS) else ():
         with contextlib.suppress(OSError):  # closed meanwhile
             status = os.fstat(int(name))
             if stat.S_ISSOCK(status.st_mode):

@@ -12,7 +12,6 @@ import functools
 import math
 import os
 import platform
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
 from ptynb.polling import wait_until
 from ptynb.supervised_thread import SupervisedThread
+from ptynb.systems import terminate_self
 
 LOOK_SECONDS = 2.0
 IDLE_SECONDS = 10.0
@@ -69,7 +69,9 @@ def machine() -> str:
     parts = [platform.node()]
     for source in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         try:
-            parts.append(os.readlink(source) if source.endswith("pid") else Path(source).read_text().strip())
+            parts.append(
+                os.readlink(source) if source.endswith("pid") else Path(source).read_text(encoding="ascii").strip()
+            )
         except OSError:
             continue
     return " ".join(parts)
@@ -105,7 +107,7 @@ class Lease:
 
     def _watch(self) -> None:
         wait_until(self.expired, math.inf, LOOK_SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)  # a clean end: the engine's main loop ends, then `leave` is called
+        terminate_self()  # a clean end: the engine's main loop ends, then `leave` is called
         time.sleep(2 * LEAVE_SECONDS)
         os._exit(1)
 

@@ -61,6 +61,7 @@ from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
 from ptynb.private_folder import private_folder
+from ptynb.systems import replace_file
 
 FORMAT = "ptynb state"
 VERSION, WITH_TILES = 2, 3
@@ -247,7 +248,7 @@ def put(path: Path, data: memoryview) -> None:
             while done < len(data):
                 done += file.write(data[done : done + 2**24])
             os.fsync(file.fileno())
-        beside.replace(path)
+        replace_file(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 

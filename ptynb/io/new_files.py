@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ptynb.exceptions import FileError
+from ptynb.systems import replace_file
 
 
 def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
@@ -40,9 +41,9 @@ def replacing_file(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         yield beside
-        with beside.open("rb") as written:
+        with beside.open("r+b") as written:
             os.fsync(written.fileno())
-        beside.replace(path)
+        replace_file(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 

@@ -164,7 +164,9 @@ class Folder:
         """Return the content of a regular file in the folder, if it has changed since the last call."""
         with contextlib.suppress(OSError):
             # Links are not followed, and opening does not block on a pipe.
-            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            flags = os.O_RDONLY
+            for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):
+                flags |= getattr(os, flag, 0)  # each on some systems only
             handle = os.open(self.path / name, flags)
             with os.fdopen(handle, "rb") as file:
                 found = os.fstat(file.fileno())

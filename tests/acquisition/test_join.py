@@ -1,6 +1,7 @@
 """Patterns and positions are joined by number, and the end of a scan is decided by what is new."""
 
 import errno
+import io
 import os
 import threading
 import time
@@ -68,14 +69,16 @@ def test_a_full_disk_ends_the_scan_with_a_sentence_and_keeps_what_came(scan, mon
         join.take(frame(number))
     join.place(MeasuredPositions(0, np.ones((4, 2)) * np.arange(4)[:, None]))
 
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
+    class Full(io.FileIO):
+        def write(self, values):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", full)
-    with raises("acquisition.failed", spool.path, "No space left on device"):
-        join.take(frame(4))
-    with raises("acquisition.failed"):
-        spool.finish("the disk is full")
+    with Full(spool.path, "r+") as file, monkeypatch.context() as patch:
+        patch.setattr(spool, "_file", file)
+        with raises("acquisition.failed", spool.path, "No space left on device"):
+            join.take(frame(4))
+        with raises("acquisition.failed"):
+            spool.finish("the disk is full")
     assert spool.index.ended == "the disk is full"
     whole = pt.load(spool.path)
     assert (len(whole), whole.positions.tolist()) == (4, [[n, n] for n in range(4)])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -430,9 +428,3 @@ def test_reconstructions_on_different_engines_do_not_see_each_other(small: Scan,
             pt.Reconstruction(small, cluster=cluster, ranks=wrong)
     with pytest.raises(pt.SettingsError, match="no cluster is given"):
         pt.Reconstruction(small, ranks=[0])
-
-
-def test_the_package_can_be_imported_without_locks_of_unix() -> None:
-    """As on Windows."""
-    line = "import sys; sys.modules['fcntl'] = None; import ptynb.tuning.study, ptynb.tuning.trial_storage"
-    subprocess.run([sys.executable, "-c", line], check=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import signal
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import pack_bslz4
@@ -146,7 +145,7 @@ def play(player: Player, count: int, rate: float, faults: Faults, positions: Pos
                 time.sleep(faults.stall)
                 begin += faults.stall
             if faults.kill is not None and sent >= faults.kill * len(steps):
-                os.kill(os.getpid(), signal.SIGKILL)
+                psutil.Process().kill()
             if rate:
                 time.sleep(max(0.0, begin + sent / rate - time.perf_counter()))
             player.frame(step)

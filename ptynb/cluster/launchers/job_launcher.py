@@ -58,7 +58,7 @@ class JobLauncher(Launcher):
         private_folder(self._folder / "log")
         for rank in ranks:
             text = scheduler_commands.engine_script(self._options, self._name, self._folder, rank, self._command)
-            with engine_log(self._folder, rank).open("a") as log:
+            with engine_log(self._folder, rank).open("a", encoding="utf-8") as log:
                 log.write(f"{SUBMITTED}\n")  # behind the end of an earlier engine
             self._jobs[rank] = scheduler_commands.submit(self.kind, text)
         self._dead -= {*ranks}

@@ -17,6 +17,7 @@ from ptynb.cluster.launchers.scheduler_commands import clean
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.cluster.runtime_dir import engine_log
 from ptynb.private_folder import private_folder
+from ptynb.systems import NEW_GROUP
 
 
 class Launcher(ABC):
@@ -168,6 +169,7 @@ def begin(
             stderr=subprocess.STDOUT,
             env={**clean(os.environ), **(environment or {}), MARK: name},
             start_new_session=True,
+            creationflags=NEW_GROUP,
         )
 
 

@@ -260,7 +260,8 @@ def script(options: ClusterSection, name: str, log: Path, lines: Sequence[str]) 
 def executable(options: ClusterSection, log: Path, command: str) -> Path:
     """Write the template as a program without the scheduler's options. log: as for `script`. Raises ClusterError."""
     file = log.parent.with_name(f"{log.stem}.sh")
-    file.write_text(template(options.template).replace("{header}\n", "").replace("{command}", command))
+    text = template(options.template).replace("{header}\n", "").replace("{command}", command)
+    file.write_text(text, encoding="utf-8")
     file.chmod(0o700)
     return file
 
@@ -307,7 +308,7 @@ def template(path: str | None) -> str:
     if path is None:
         return TEMPLATE
     try:
-        text = Path(path).expanduser().read_text()
+        text = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ClusterError(
             f"The template {path!r} cannot be read: {error}.", code="argument.invalid-value", fields=("template",)

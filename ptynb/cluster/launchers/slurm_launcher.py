@@ -215,7 +215,7 @@ class SlurmLauncher(Launcher):
         if rank in self._again:
             return self._again[rank].poll() is not None
         try:  # by an earlier process
-            lines = self._step_log(rank).read_text(errors="replace").splitlines()
+            lines = self._step_log(rank).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return False
         return any(LOST.match(line) or CANCELLED.search(line) for line in lines)

@@ -310,7 +310,7 @@ class SshLauncher(ProcessLauncher):
         """Return why ssh could not start an engine."""
         for rank, process in self._started.items():
             if process.poll() in (SSH_FAILED, *NOT_FOUND):
-                said = engine_log(self._folder, rank).read_text(errors="replace")
+                said = engine_log(self._folder, rank).read_text(encoding="utf-8", errors="replace")
                 return explain(self._homes[rank], self._remote, process.returncode, said)
         return ""
 

@@ -55,7 +55,7 @@ def is_alive(pid: int, start: float) -> bool:
 def recorded(folder: Path, name: str) -> dict[str, Any]:
     """Return the content of a file of the folder; empty if it is missing or incomplete."""
     try:
-        found: dict[str, Any] = json.loads((folder / name).read_text())
+        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found
@@ -64,7 +64,7 @@ def recorded(folder: Path, name: str) -> dict[str, Any]:
 def record(folder: Path, name: str, content: dict[str, Any]) -> None:
     """Write a file of the folder atomically, for this user only."""
     part = folder / f"{name}.part"
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with open(part, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         json.dump(content, file)
     part.replace(folder / name)
 

@@ -86,4 +86,4 @@ def write_file(path: Path, settings: Settings) -> None:
         raise FileError(
             f"{str(path)!r} is a folder; expected the name of a file, such as settings.yaml.", code="file.not-writable"
         )
-    path.write_text(settings.to_yaml())
+    path.write_text(settings.to_yaml(), encoding="utf-8")
