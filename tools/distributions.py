@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = "notebooks/"
@@ -26,7 +27,7 @@ class Distributions:
         """Return a sentence for each file too many or missing; none if both have what git has."""
         known = git_files()
         in_wheel = {name if name.startswith("ptynb/") else f"ptynb/{name}" for name in known if _is_installed(name)}
-        left_out = tuple(build_settings()["targets"]["sdist"]["exclude"])
+        left_out = tuple(_pyproject()["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"])
         in_sdist = {name for name in known if not name.startswith(left_out)} | {"PKG-INFO"}
         with zipfile.ZipFile(self.wheel) as archive:
             wheel = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -58,14 +59,18 @@ def git(*arguments: str) -> str:
     return subprocess.run(("git", *arguments), cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def project() -> dict[str, object]:
+def project() -> dict[str, Any]:
     """Return the metadata of pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return dict(_pyproject()["project"])
 
 
-def build_settings() -> dict[str, dict[str, dict[str, list[str]]]]:
-    """Return what pyproject.toml tells hatchling about its targets."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+def build_requirements() -> list[str]:
+    """Return what builds the package."""
+    return list(_pyproject()["build-system"]["requires"])
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def _is_installed(name: str) -> bool:
