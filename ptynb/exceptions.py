@@ -165,6 +165,7 @@ CODES: dict[str, str] = {
     "settings.batch-too-small": "A batch has fewer patterns than there are engines.",
     "settings.given-twice": "A setting is given under two names.",
     "settings.invalid-name": "The name of a setting is not text.",
+    "settings.invalid-toml": "The site file is not valid TOML.",
     "settings.invalid-value": "A setting has an invalid type or value.",
     "settings.invalid-yaml": "The text is not valid YAML.",
     "settings.not-a-mapping": "The settings are not a mapping of names to values.",
