@@ -137,6 +137,7 @@ CODES: dict[str, str] = {
     "reconstruction.window-left-tile": "A pattern's window has moved beyond its tile, or the rows of its band.",
     "reconstruction.stopped": "The run was stopped meanwhile.",
     "report.no-result": "There is no result to report.",
+    "run.locked": "Another process works in the folder of a run.",
     "scan.combined": "The operation does not support a scan that is made of several.",
     "scan.different": "Scans differ in what they have to have in common to be combined.",
     "scan.disjoint": "Scans that share an object do not overlap.",

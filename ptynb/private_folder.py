@@ -17,6 +17,7 @@ from pathlib import Path
 import platformdirs
 
 from ptynb.exceptions import FileError
+from ptynb.site_values import caches
 
 SYSTEM = (0, 65534)
 """Owners of the system's folders. In a user namespace (Apptainer, rootless Podman) root's belong to 65534, "nobody"."""
@@ -86,11 +87,11 @@ def only_own(found: os.stat_result) -> bool:
 
 
 def code_folder(variable: str) -> Path:
-    """Return the folder of compiled code, below the one that an environment variable names, or the user's for caches.
+    """Return the folder of compiled code, below the one that an environment variable names, else that of all caches.
 
-    Raises FileError if others can change it, OSError if it cannot be created.
+    Raises FileError if others can change it, SettingsError for a wrong site file, OSError if it cannot be created.
     """
-    place = Path(os.environ.get(variable) or platformdirs.user_cache_path())
+    place = Path(os.environ.get(variable) or caches() or platformdirs.user_cache_path())
     return private_folder(place if place.name == "ptynb" else place / "ptynb", closed=True)
 
 

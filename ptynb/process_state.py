@@ -11,6 +11,7 @@
 | loggers of tifffile, RosettaSciIO and Optuna | `io/formats/`, `tuning/trial_storage.py` | a file is read; is opened |
 | filters of warnings | `io/formats/rosettasciio.py` | a file is opened |
 | `OMP_WAIT_POLICY` | `__init__.py` | torch is loaded, which reads it |
+| `XDG_CACHE_HOME`, with a folder of all caches | `figures/font_cache.py` | matplotlib has found its own |
 | `NCCL_DEBUG` | `cluster/doctor.py` | its cluster has started |
 | slack of timers, of the calling thread | `distributed/group.py` | the group is formed |
 | cores, of a helper of the hot path | `runtime/thread_pool.py` | it has moved to another core |

@@ -12,13 +12,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 # torch is imported after the environment variables are set that it reads when it is loaded.
-from ptynb.cli.run_command import add_options, check_plan, plan_of, print_example, resume_command
+from ptynb.cli.run_command import add_options, check_plan, job_of, plan_of, print_example
+
+if TYPE_CHECKING:
+    from ptynb.batch.rank_env import Place
+    from ptynb.batch.run_job import RunJob
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run this rank and return the exit status: 0; 1 after an error; 130 if a signal ended it."""
+    """Run this rank and return the exit status, one of `ptynb.exit_statuses`."""
     parser = argparse.ArgumentParser(
         prog="python -m ptynb.run", description="Ptychographic reconstruction on ranks that torchrun or a pod starts."
     )
@@ -27,28 +32,44 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.example:
         print_example()
         return 0
-    from ptynb.batch.rank_env import Place, take_seat
+    from ptynb.batch.rank_env import Place
+    from ptynb.batch.signals import signals_raise
+    from ptynb.exit_statuses import exit_status
+
+    place = Place()
+    with signals_raise():
+        try:
+            place = Place.of(os.environ)
+            job = job_of(chosen, "python -m ptynb.run", leads=place.rank == 0)
+            with job:
+                _perform(chosen, place, job)
+        except (ValueError, RuntimeError, OSError) as error:
+            if place.rank == 0:  # the others would print the same
+                print(f"ptynb: {error}", file=sys.stderr)
+            return exit_status(error)
+        return job.exit_status
+
+
+def _perform(chosen: argparse.Namespace, place: Place, job: RunJob) -> None:
+    """Run the rank."""
+    from ptynb.batch.rank_env import take_seat
     from ptynb.exceptions import SettingsError
 
-    try:
-        place = Place.of(os.environ)
-        plan = plan_of(chosen)
-        check_plan(plan, chosen, on_ranks=True)
-        if plan.listen is not None:  # nothing distributes its patterns among hosts
-            raise SettingsError(
-                "The run file has a section 'listen', and ranks that torchrun or a pod starts receive no scan; use "
-                "'ptynb run', which starts engines on this machine, or give the scan that was received: --scan and no "
-                "'listen'.",
-                code="argument.conflict",
-            )
-        seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
-    except (ValueError, RuntimeError, OSError) as error:
-        if os.environ.get("RANK", "0") == "0":  # the others would print the same
-            print(f"ptynb: {error}", file=sys.stderr)
-        return 1
+    plan = job.plan(plan_of(chosen))
+    check_plan(plan, chosen, on_ranks=True)
+    if plan.listen is not None:  # nothing distributes its patterns among hosts
+        raise SettingsError(
+            "The run file has a section 'listen', and ranks that torchrun or a pod starts receive no scan; use "
+            "'ptynb run', which starts engines on this machine, or give the scan that was received: --scan and no "
+            "'listen'.",
+            code="argument.conflict",
+        )
+    if chosen.resume and job.is_completed(plan):
+        return
+    seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
     from ptynb.batch import torchrun
 
-    return torchrun.run(plan, place, seat, chosen.resume, resume_command("python -m ptynb.run", chosen))
+    torchrun.run(plan, place, seat, chosen.resume, job)
 
 
 if __name__ == "__main__":

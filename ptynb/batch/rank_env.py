@@ -32,8 +32,11 @@ class Place:
     def of(cls, environment: Mapping[str, str]) -> Self:
         """Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; without RANK the world has one rank.
 
-        Raises ClusterError if variables are missing or contradict each other.
+        In a pod of an Indexed Job of Kubernetes with WORLD_SIZE, its index is the rank. Raises ClusterError if
+        variables are missing or contradict each other.
         """
+        if "RANK" not in environment and "WORLD_SIZE" in environment and "JOB_COMPLETION_INDEX" in environment:
+            environment = {**environment, "RANK": environment["JOB_COMPLETION_INDEX"]}
         if "RANK" not in environment:
             return cls()
         rank, world = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")

@@ -22,12 +22,14 @@ from rich.console import Console
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, but not declared as exported
 
 from ptynb.batch.rank_env import Place, Seat
-from ptynb.batch.signals import INTERRUPTED, Leaving, signals_are_noted
+from ptynb.batch.run_job import RunJob, status_of_end
+from ptynb.batch.signals import Leaving, signals_are_noted, signals_raise, status_of
 from ptynb.data.engine_records import Failure
 from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import await_ranks, find_store
 from ptynb.engine.worker import Worker
-from ptynb.exceptions import ClusterError
+from ptynb.exceptions import ClusterError, PtynbError, ReconstructionError
+from ptynb.exit_statuses import COMPLETED, FAILED, exit_status, status_of_code
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import patterns_of
 from ptynb.polling import wait_until
@@ -74,13 +76,23 @@ class Board:
         except RuntimeError:  # the process that served the store has ended; the group notices by itself
             return False
 
-    def claim(self) -> bool:
+    def claim(self, code: str = "", message: str = "") -> bool:
         """Record that the run has failed; return whether this rank is the first, and so reports the error."""
         try:
             self._first = self._store.add("failed", 1) == 1
+            if self._first:
+                self._store.set("cause", json.dumps([code, message]))
         except RuntimeError:
             self._first = True
         return self._first
+
+    def cause(self) -> ReconstructionError | None:
+        """Return the error that another rank has reported; None without one."""
+        if self.failed and wait_until(lambda: self._has("cause"), CAUSE_SECONDS, LOOK_SECONDS):
+            with contextlib.suppress(RuntimeError):
+                code, message = json.loads(self._store.get("cause"))
+                return ReconstructionError(message, code=code) if message else None
+        return None
 
     @property
     def failed(self) -> bool:
@@ -98,22 +110,22 @@ class Board:
         except RuntimeError:
             raise ClusterError("Rank 0 has ended before the run began.", code="engine.lost") from None
 
-    def ask_to_leave(self) -> None:
-        """Record that a rank was requested to end."""
+    def ask_to_leave(self, number: int) -> None:
+        """Record that a rank was requested to end, by this signal."""
         with contextlib.suppress(RuntimeError):
-            self._store.set("leave", "1")
+            self._store.set("leave", str(number))
 
     @property
-    def asked_to_leave(self) -> bool:
-        """Whether a rank was requested to end."""
-        return self._has("leave")
+    def left_by(self) -> int | None:
+        """The signal that requested the end of a rank; None without one."""
+        if self._has("leave"):
+            with contextlib.suppress(RuntimeError):
+                return int(self._store.get("leave"))
+        return None
 
 
-def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> int:
-    """Run this rank and return its exit status: 0, 1, or 130 if a signal ended it.
-
-    again: the command that continues the run, for messages.
-    """
+def run(plan: RunFile, place: Place, seat: Seat, resume: bool, job: RunJob) -> int:
+    """Run this rank, which is recorded by rank 0 in the job, and return its exit status."""
     own = Membership(
         rank=place.rank,
         world=place.world,
@@ -127,17 +139,25 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
             board = Board(own)
         except (ValueError, RuntimeError, OSError) as error:
             _tell(own, str(error))
-            return 1
+            job.error, job.exit_status = error, exit_status(error)
+            return job.exit_status
         try:
             if own.rank == 0:
-                return _lead(plan, place, seat, board, came, resume, again)
-            return _serve(plan, board, came)
+                _lead(plan, place, seat, board, came, resume, job)
+            else:
+                job.exit_status = _serve(plan, board, came)
+        except Leaving as error:
+            job.error, job.exit_status = error, error.exit_status
         except Exception as error:  # noqa: BLE001 - reported by one rank, and every rank ends
             _report(error, None, board)
-            return 1
+            job.error = board.cause() or error
+            job.exit_status = exit_status(job.error)
+    return job.exit_status
 
 
-def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int], resume: bool, again: str) -> int:
+def _lead(
+    plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int], resume: bool, job: RunJob
+) -> None:
     """Run rank 0: the whole run, with all ranks."""
     # Not imported by the other ranks: it loads what a cluster needs.
     from ptynb.batch import batch_run
@@ -149,14 +169,17 @@ def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[
         board.publish(json.dumps([None if start is None else str(start), settings, stages.plain, stages.number]))
 
     def check() -> None:
-        if came or board.asked_to_leave:
+        if came or board.left_by is not None:
             signal.raise_signal(signal.SIGTERM)  # so that a signal that follows does not interrupt the checkpoint
 
     def ended(error: BaseException, failure: Failure | None) -> None:
         if isinstance(error, Leaving):
-            board.ask_to_leave()
+            board.ask_to_leave(left_by(error))
         else:
             _report(error, failure, board)
+
+    def left_by(error: Leaving) -> int:
+        return came[0] if came else board.left_by or error.number
 
     own = OwnRank(
         board.own,
@@ -167,15 +190,20 @@ def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[
         lost=lambda: "Another rank has failed." if board.failed else "",
     )
     try:
-        status = batch_run.run(plan, resume, again, own, check, ended)
-    except TimeoutError as error:  # a worker that does not end
-        if not board.asked_to_leave:
-            _report(error, None, board)
-        _end_at_once(INTERRUPTED if board.asked_to_leave else 1)
-    if status == INTERRUPTED:  # the others may wait for rank 0 to begin
-        board.ask_to_leave()
+        with signals_raise():
+            batch_run.run(plan, resume, job, own, check, ended)
+    except Leaving as error:
+        board.ask_to_leave(left_by(error))  # the others may wait for rank 0 to begin
         board.claim()
-    return status
+        raise Leaving(left_by(error)) from None
+    except TimeoutError as error:  # a worker that does not end
+        left = board.left_by
+        if left is None:
+            _report(error, None, board)
+        reason: BaseException = error if left is None else Leaving(left)
+        job.exit_status = status_of_end(reason)
+        job.finish(reason)
+        _end_at_once(job.exit_status)
 
 
 def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
@@ -184,13 +212,13 @@ def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
 
     def begins() -> bool:
         if came:
-            board.ask_to_leave()
+            board.ask_to_leave(came[0])
         return board.published() is not None or board.failed
 
     wait_until(begins, math.inf, LOOK_SECONDS)
     found = board.published()
     if found is None:
-        return INTERRUPTED if board.asked_to_leave else 1
+        return _status(board)
     start, values, plain, number = json.loads(found)
     settings, stages = Settings(**values), StagePlan.of(plain, number)
     worker = Worker(
@@ -203,24 +231,25 @@ def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
     )
     del scan  # frees the patterns of others that are in memory
 
-    leaving = False
+    left_by: int | None = None
 
     def is_over() -> bool:
-        nonlocal leaving
+        nonlocal left_by
         if came:
-            board.ask_to_leave()
-        leaving = leaving or board.asked_to_leave  # its store ends with rank 0
+            board.ask_to_leave(came[0])
+        left_by = left_by or board.left_by  # its store ends with rank 0
         return worker.status(NONE).state in ("failed", "closed") or board.failed
 
     wait_until(is_over, math.inf, LOOK_SECONDS)
     status = worker.status(NONE)
     if status.failure is not None:
         _report(RuntimeError(status.failure.message), status.failure, board)
-        code = 1
+        code = status_of_code(status.failure.code) or FAILED
     elif board.failed:
-        code = INTERRUPTED if board.asked_to_leave else 1
+        code = _status(board)
     else:
-        code = INTERRUPTED if came or leaving else 0
+        left_by = left_by or (came[0] if came else None)
+        code = COMPLETED if left_by is None else status_of(left_by)
     # It may wait for a rank that has failed.
     if worker.status(NONE).state == "loading" or not wait_until(
         lambda: worker.status(NONE).state in ("failed", "closed"), END_SECONDS, LOOK_SECONDS
@@ -230,8 +259,16 @@ def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
         worker.close()
     except TimeoutError as error:
         _tell(own, str(error))
-        _end_at_once(code or 1)
+        _end_at_once(code or FAILED)
     return code
+
+
+def _status(board: Board) -> int:
+    """Return the exit status of a rank that ends since another one has."""
+    if board.left_by is not None:
+        return status_of(board.left_by)
+    cause = board.cause()
+    return FAILED if cause is None else exit_status(cause)
 
 
 def _report(error: BaseException, failure: Failure | None, board: Board) -> None:
@@ -242,7 +279,8 @@ def _report(error: BaseException, failure: Failure | None, board: Board) -> None
     lost = failure is not None and failure.lost_group
     if lost and wait_until(lambda: board.failed, CAUSE_SECONDS, LOOK_SECONDS):
         return
-    if not board.claim():
+    code = error.code if failure is None and isinstance(error, PtynbError) else failure.code if failure else ""
+    if not board.claim(code, str(error) if failure is None else failure.message):
         return
     if failure is not None:
         text = f"{failure.message}\n\n{failure.traceback}"

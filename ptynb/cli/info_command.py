@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ptynb.cli.arguments import add_load_options, load_options_of
+from ptynb.exit_statuses import COMPLETED, DATA
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,4 +24,4 @@ def _info(chosen: argparse.Namespace) -> int:
 
     found = info(chosen.file, **load_options_of(chosen))
     print(json.dumps(found.to_plain()) if chosen.json else found)
-    return 0 if found.problem is None and not found.missing else 1
+    return COMPLETED if found.problem is None and not found.missing else DATA

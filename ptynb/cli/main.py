@@ -32,6 +32,7 @@ from ptynb.cli import (
 from ptynb.cli.arguments import add_cluster_options, add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
+from ptynb.exit_statuses import COMPLETED, CTRL_C, UNAVAILABLE, exit_status
 from ptynb.private_folder import make_folder
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, or 1 after an error message."""
+    """Run the command line and return the exit status: 0, or one of `ptynb.exit_statuses` after an error message."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     try:
@@ -51,10 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
             status: int = chosen.run(chosen)
     except (ValueError, RuntimeError, OSError) as error:
         Console(stderr=True).print(f"ptynb: {error}", style="red", markup=False, highlight=False)
-        return 1
+        return exit_status(error)
     except KeyboardInterrupt:
         Console(stderr=True).print("ptynb: interrupted")
-        return 130
+        return CTRL_C
     return status
 
 
@@ -181,7 +182,7 @@ def _doctor(chosen: argparse.Namespace) -> int:
         console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
     if not report.problems:
         console.print("No problem found.", style="green")
-    return 1 if report.problems else 0
+    return UNAVAILABLE if report.problems else COMPLETED
 
 
 def _scaling(chosen: argparse.Namespace) -> int:
@@ -226,7 +227,7 @@ def _estimate(chosen: argparse.Namespace) -> int:
         pt.load(chosen.scan, **load_options_of(chosen)), _settings(chosen), chosen.engines, device=chosen.device
     )
     _show(found, chosen)
-    return 0 if found.problem is None else 1
+    return COMPLETED if found.problem is None else UNAVAILABLE
 
 
 def _show(found: Tabular, chosen: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ from ptynb.cli.arguments import (
 from ptynb.cli.module_path import with_working_folder
 
 if TYPE_CHECKING:
+    from ptynb.batch.run_job import RunJob
     from ptynb.settings.run_files.run_file import RunFile
 
 
@@ -38,6 +39,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, metavar="N", help="total number of epochs")
     parser.add_argument("--result", type=Path, metavar="FILE", help="file for the result")
     parser.add_argument(
+        "--set",
+        action="append",
+        metavar="KEY=VALUE",
+        help="value of a field of the run file, as in it: settings.loss=poisson, stages.0.epochs=50; can be repeated",
+    )
+    parser.add_argument(
+        "--set-json",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="the same for several fields, as JSON or YAML with nested or dotted names; -: standard input",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder for all that the run writes, in DIR/ID: run.yaml, result.h5, checkpoints, progress.jsonl and, at "
+        "the end, outcome.json",
+    )
+    parser.add_argument("--id", metavar="ID", help="name of the run (default: that of FILE without its ending)")
+    parser.add_argument(
+        "--progress",
+        choices=["text", "json"],
+        default="text",
+        help="json: events as lines of JSON on standard output, and messages on the error stream",
+    )
+    parser.add_argument(
         "--start", type=Path, metavar="FILE", help="result, of ptynb or another package, as initial guess"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="folder for checkpoints and pictures")
@@ -57,12 +85,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def plan_of(chosen: argparse.Namespace) -> RunFile:
     """Return the run of a command line. Raises SettingsError."""
     from ptynb.exceptions import SettingsError
+    from ptynb.settings.run_files.run_changes import changes_of, read_changes
     from ptynb.settings.run_files.run_file import read_run
 
-    if chosen.file is None:
+    _check_file(chosen, "run file (ptynb run --example prints one)")
+    beside = [f"--{name}" for name in ("result", "keep") if getattr(chosen, name) is not None]
+    if chosen.output is not None and beside:
         raise SettingsError(
-            "FILE is missing; expected a run file (ptynb run --example prints one).",
-            code="argument.missing",
+            f"--output and {' and '.join(beside)} exclude each other; everything is written in the folder of --output.",
+            code="argument.conflict",
         )
     options: dict[str, Any] = {
         "scan": chosen.scan,
@@ -76,7 +107,30 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
     options["checkpointing"] = {"folder": chosen.keep, "pictures": chosen.pictures}
     cluster = {"kind": getattr(chosen, "cluster", None), "engines": getattr(chosen, "engines", None)}
     options["cluster"] = {**cluster, "device": chosen.device, "threads": chosen.threads}
-    return read_run(chosen.file, _given(options))
+    by_file = [change for path in chosen.set_json or () for change in read_changes(path)]
+    changes = (*by_file, *changes_of(chosen.set or ()))
+    defaults = {} if chosen.output is None else {"result": f"{chosen.file.stem}.h5"}
+    return read_run(chosen.file, _given(options), changes, **defaults)
+
+
+def job_of(chosen: argparse.Namespace, command: str, *, leads: bool = True) -> RunJob:
+    """Return what records the run of a command line. Raises SettingsError, InvalidValueError.
+
+    command: the words before FILE. leads: whether this process records it.
+    """
+    from ptynb.batch.run_job import RunJob
+
+    _check_file(chosen, "run file (ptynb run --example prints one)")
+    name = chosen.id or chosen.file.stem
+    again = resume_command(command, chosen)
+    return RunJob(name, chosen.output, lines=chosen.progress == "json", again=again, leads=leads)
+
+
+def _check_file(chosen: argparse.Namespace, expected: str) -> None:
+    from ptynb.exceptions import SettingsError
+
+    if chosen.file is None:
+        raise SettingsError(f"FILE is missing; expected a {expected}.", code="argument.missing")
 
 
 def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = False) -> None:
@@ -89,11 +143,14 @@ def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = Fa
     if chosen.trust:
         return
     file = chosen.file.expanduser()
+    typed = [text.partition("=")[0].strip() for text in chosen.set or ()]
     lines = [
         line
         for line in lines_to_confirm(plan, file)
-        # The command line is confirmed by the user.
-        if getattr(chosen, line.name, None) is None and not (on_ranks and line.name.startswith("cluster."))
+        # The command line is confirmed by the user; a file that it names is not.
+        if getattr(chosen, line.name, None) is None
+        and not any(f"{line.name}.".startswith(f"{name}.") for name in typed)
+        and not (on_ranks and line.name.startswith("cluster."))
     ]
     check_trust(file, lines, ask=not on_ranks)
 
@@ -112,6 +169,10 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         "share",
         "epochs",
         "result",
+        "set",
+        "set_json",
+        "output",
+        "id",
         "start",
         "keep",
         "pictures",
@@ -124,6 +185,8 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         value = getattr(chosen, name, None)
         for one in [] if value is None else value if isinstance(value, list) else [value]:
             words += [f"--{name.replace('_', '-')}", str(one)]
+    if chosen.progress != "text":
+        words += ["--progress", chosen.progress]
     trust = ["--trust"] if chosen.trust else []
     return f"{command} {shlex.join([*words, *load_options_as_text(chosen), *trust])} --resume"
 
@@ -141,20 +204,32 @@ def _run(chosen: argparse.Namespace) -> int:
         return 0
     if chosen.reproduce:
         return _reproduce(chosen)
-    plan = plan_of(chosen)
-    check_plan(plan, chosen)
+    from ptynb.batch.signals import signals_raise
+
+    with signals_raise():
+        job = job_of(chosen, "ptynb run")
+        with job:
+            plan = job.plan(plan_of(chosen))
+            check_plan(plan, chosen)
+            if not (chosen.resume and job.is_completed(plan)):
+                _perform(plan, chosen, job)
+        return job.exit_status
+
+
+def _perform(plan: RunFile, chosen: argparse.Namespace, job: RunJob) -> None:
+    """Run on a cluster, or in this process."""
     if plan.checkpointing.transfer is not None:
         with_working_folder()  # may contain its module
-    command = resume_command("ptynb run", chosen)
     if plan.cluster.kind == "none":
         from ptynb.batch import torchrun
         from ptynb.batch.rank_env import Place, take_seat
 
         seat = take_seat(Place(), plan.cluster.device, plan.cluster.threads)
-        return torchrun.run(plan, Place(), seat, chosen.resume, command)
+        torchrun.run(plan, Place(), seat, chosen.resume, job)
+        return
     from ptynb.batch.batch_run import run
 
-    return run(plan, chosen.resume, command)
+    run(plan, chosen.resume, job)
 
 
 def _reproduce(chosen: argparse.Namespace) -> int:
@@ -165,12 +240,9 @@ def _reproduce(chosen: argparse.Namespace) -> int:
     from ptynb.io.result_file import load_result, save_result
     from ptynb.session.reproduce import reproduce
 
-    if chosen.file is None:
-        raise SettingsError(
-            "FILE is missing; expected a result of ptynb: 'ptynb run RESULT.h5 --reproduce'.",
-            code="argument.missing",
-        )
+    _check_file(chosen, "result of ptynb: 'ptynb run RESULT.h5 --reproduce'")
     refused = [f"--{name.replace('_', '-')}" for name in NOT_REPRODUCED if getattr(chosen, name)]
+    refused += ["--progress json"] if chosen.progress != "text" else []
     if refused:
         raise SettingsError(
             f"{', '.join(refused)} and --reproduce exclude each other; omit the former.",
@@ -203,5 +275,8 @@ def _reproduce(chosen: argparse.Namespace) -> int:
     return 0
 
 
-NOT_REPRODUCED = ("share", "epochs", "keep", "pictures", "on_failure", "resume", "trust")
+NOT_REPRODUCED = (
+    *("share", "epochs", "keep", "pictures", "on_failure", "resume", "trust"),
+    *("set", "set_json", "output", "id"),
+)
 """Options that a result has already, or that have no effect with --reproduce."""

@@ -8,6 +8,7 @@ import socket
 import psutil
 
 from ptynb.exceptions import ClusterError
+from ptynb.settings.site_file import site
 
 ADDRESS = "PTYNB_ADDRESS"
 """Environment variable of an engine: its machine's address for the other ranks (`distributed.rendezvous`)."""
@@ -37,6 +38,29 @@ def address_towards(host: str) -> str:
     raise ClusterError(
         f"There is no route from this machine to {host!r}; check its network connection.", code="cluster.no-address"
     )
+
+
+def site_address() -> str | None:
+    """Return the address of this machine on the interface that the site file names; None if it names none.
+
+    Raises ClusterError if there is no such interface here, or it has no address.
+    """
+    name = site().cluster.interface
+    if name is None:
+        return None
+    interfaces = psutil.net_if_addrs()
+    found = sorted(
+        (entry for entry in interfaces.get(name, ()) if entry.family in (socket.AF_INET, socket.AF_INET6)),
+        key=lambda entry: entry.family != socket.AF_INET,
+    )
+    if not found:
+        what = "has no address" if name in interfaces else f"is none of {', '.join(interfaces)}"
+        raise ClusterError(
+            f"The site file names the interface {name!r}, which {what}; correct it, or set address=.",
+            code="cluster.no-address",
+            fields=("address",),
+        )
+    return _bare(found[0].address)
 
 
 def outward_address() -> str:

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, Unpack, get_args
 import psutil
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.addresses import address_towards, outward_address
+from ptynb.cluster.addresses import address_towards, outward_address, site_address
 from ptynb.cluster.controller import LOOPBACK, await_controller, listed, start_controller
 from ptynb.cluster.devices import ClusterPlan, plan_for, plan_of
 from ptynb.cluster.error_messages import log_end, summarize
@@ -52,6 +52,7 @@ from ptynb.settings.cluster_options import (
     checked,
 )
 from ptynb.settings.field_docs import documented_by
+from ptynb.settings.site_file import with_site_defaults
 from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import gigabytes
 from ptynb.text import counted, natural_order
@@ -141,7 +142,7 @@ class Cluster:
                 "or Cluster.ssh.",
                 code="argument.invalid-value",
             )
-        chosen = checked(SECTIONS[launcher], engines=n, **options)
+        chosen = with_site_defaults(checked(SECTIONS[launcher], engines=n, **options))
         if launcher != "local" and engines_per_gpu != 1:
             raise ClusterError(
                 f"engines_per_gpu is {engines_per_gpu} and launcher is {launcher!r}, which gives each job a GPU of its "
@@ -153,7 +154,7 @@ class Cluster:
             plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
             self._set_up(chosen, partial(LocalLauncher, plan), len(plan.engines), plan, LOOPBACK)
         else:
-            address = chosen.address or outward_address()
+            address = chosen.address or site_address() or outward_address()
             self._set_up(chosen, partial(JobLauncher, chosen), chosen.engines or 1, None, address, report, cancel)
         self.start()
         if launcher != "local" and chosen.device != "cpu":
@@ -206,9 +207,9 @@ class Cluster:
         ClusterError
             An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
-        chosen = checked(SlurmCluster, nodes=nodes, **options)
+        chosen = with_site_defaults(checked(SlurmCluster, nodes=nodes, **options))
         allocation, job = slurm_commands.choose(chosen, within)
-        address = chosen.address or slurm_commands.own_address(allocation.partition)
+        address = chosen.address or site_address() or slurm_commands.own_address(allocation.partition)
         cluster = cls.__new__(cls)
         launch = partial(SlurmLauncher, allocation, job=job)
         cluster._set_up(chosen, launch, allocation.engines, None, address, report, cancel)
@@ -255,7 +256,7 @@ class Cluster:
         remote = Remote.of(chosen, environment)
         found = ask_hosts([*chosen.hosts], remote)
         plan, homes = place_engines(found, chosen.hosts, chosen.device, chosen.threads)
-        address = chosen.address or address_towards(found[0].answers["address"] or found[0].name)
+        address = chosen.address or site_address() or address_towards(found[0].answers["address"] or found[0].name)
         cluster = cls.__new__(cls)
         cluster._set_up(chosen, partial(SshLauncher, plan, homes, remote), len(homes), plan, address)
         return cluster.start()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ptynb.cluster.addresses import site_address
 from ptynb.cluster.cluster import Cluster, Report
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
 from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
 from ptynb.settings.cluster_options import QUEUED, ClusterSection
+from ptynb.settings.site_file import with_site_defaults
 
 
 def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Event | None = None) -> Cluster:
@@ -40,8 +42,8 @@ def check(chosen: ClusterSection) -> None:
         scheduler_commands.require(SCHEDULERS[chosen.kind].title, SCHEDULERS[chosen.kind].submit[0])
         scheduler_commands.template(chosen.template)
     if chosen.kind == "slurm":
-        allocation, _ = slurm_commands.choose(chosen)
-        if not chosen.address:
+        allocation, _ = slurm_commands.choose(with_site_defaults(chosen))
+        if not chosen.address and not site_address():
             slurm_commands.own_address(allocation.partition)
 
 

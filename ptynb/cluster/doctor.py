@@ -24,8 +24,12 @@ from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster
 from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.gpus import GPU
 from ptynb.cluster.selftest import run_selftest
-from ptynb.exceptions import ClusterError
+from ptynb.exceptions import ClusterError, PtynbError
+from ptynb.private_folder import code_folder
+from ptynb.settings.base_models import flat
 from ptynb.settings.cluster_options import LOCAL_DEVICES
+from ptynb.settings.site_file import site
+from ptynb.site_values import site_path
 
 PACKAGES = (
     *("ptynb", "torch", "numpy", "numba", "h5py"),
@@ -93,10 +97,23 @@ def examine(n: int | None, device: str) -> Examination:
     if plan is not None:
         engines = "; ".join(f"rank {engine.rank}: {engine.identity}" for engine in plan.engines)
         facts += [("Engines", engines), ("Exchange by", plan.reason)]
+    facts += _site(problems)
     facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
     problems += _problems(plan, gpus, free)
     notes = (*(plan.notes if plan is not None else ()), *_triton_notes(gpus))
     return Examination(tuple(facts), tuple(problems), notes)
+
+
+def _site(problems: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield what the site file says, and where caches are; what is wrong with it is added to the problems."""
+    try:
+        path, chosen = site_path(), site()
+        plain = chosen.model_dump(mode="json", exclude_defaults=True, exclude={"serve": {"database"}})
+        values = ", ".join(f"{name} = {value}" for name, value in flat(plain))
+        yield "Site file", "none" if path is None else f"{path}: {values or 'no values'}"
+        yield "Compiled code in", str(code_folder("NUMBA_CACHE_DIR"))
+    except (PtynbError, OSError) as error:
+        problems.append(str(error))
 
 
 def _gpu(gpu: GPU) -> str:

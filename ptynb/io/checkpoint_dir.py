@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ptynb.private_folder import private_folder
+from ptynb.site_values import caches
 
 DAYS = 14
 """Age since the last change after which checkpoints are removed."""
@@ -23,10 +24,12 @@ OURS = re.compile(
 
 
 def default_folder() -> Path:
-    """Return the folder that PTYNB_KEPT names, else one beside Jupyter's data; it need not exist."""
+    """Return the folder that PTYNB_KEPT names, else one of all caches, or beside Jupyter's data; it need not exist."""
     named = os.environ.get("PTYNB_KEPT")
     if named:
         return Path(named).expanduser().absolute()
+    if (place := caches()) is not None:
+        return place.absolute() / "ptynb" / "kept"
     from jupyter_core.paths import jupyter_data_dir
 
     return Path(jupyter_data_dir()) / "ptynb" / "kept"

@@ -17,7 +17,7 @@ from pydantic_settings import SettingsError as VariableError
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import SettingsModel
-from ptynb.settings.cluster_options import SlurmName
+from ptynb.settings.cluster_options import ClusterSection, SlurmName
 from ptynb.site_values import expanded_folder, site_path, site_values
 
 PREFIX = "PTYNB_SITE_"
@@ -136,6 +136,16 @@ class Site(SettingsModel, BaseSettings):
         return self.model_copy(update={"serve": service.model_copy(update=paths), "folders": kept})
 
 
+def with_site_defaults(options: ClusterSection) -> ClusterSection:
+    """Return options of a cluster with account and queue of the site file where none was given."""
+    names = {"account": "account", "queue": "queue", "partition": "queue"}
+    if options.kind == "htcondor":  # it has no queues
+        del names["queue"]
+    missing = [name for name in names if name in type(options).model_fields and not getattr(options, name)]
+    defaults = site().cluster if missing else SiteCluster()
+    return options.model_copy(update={name: getattr(defaults, names[name]) for name in missing})
+
+
 def site() -> Site:
     """Return the values of the site file, and the defaults of what is not in it.
 
@@ -162,4 +172,4 @@ def site() -> Site:
     except SettingsError as error:
         variables = {f"{PREFIX}{'__'.join(map(str, problem['loc']))}".upper() for problem in error.problems}
         source = ", ".join(sorted(variables & {name.upper() for name in os.environ})) or f"The site file {path}"
-        raise error.retold(SettingsError, f"{source}: {error}") from None
+        raise SettingsError(f"{source}: {error}", error.problems, code=error.code, fields=error.fields) from None

@@ -211,7 +211,7 @@ def test_a_source_without_its_package_is_an_error_that_names_it(path, monkeypatc
         monkeypatch.setitem(sys.modules, name, None)
     with raises("package.not-installed", "ptynb[pva]"):
         connect(pattern_address("pva://A:B"))
-    assert main(["emulate", str(path), "--as", "pva"]) == 1
+    assert main(["emulate", str(path), "--as", "pva"]) == 69
     assert "ptynb[pva]" in capsys.readouterr().err
 
 
@@ -232,10 +232,10 @@ def test_an_emulator_says_how_to_listen_and_an_interrupt_ends_it(path):
 def test_an_emulator_refuses_what_cannot_be_sent(tmp_path, path, capsys):
     from ptynb.cli.main import main
 
-    assert main(["emulate", str(path), "--as", "stream2", "--send-positions", "file"]) == 1
+    assert main(["emulate", str(path), "--as", "stream2", "--send-positions", "file"]) == 64
     assert "--as swmr" in capsys.readouterr().err
-    assert main(["emulate", str(path), "--drop", "1.5"]) == 1
+    assert main(["emulate", str(path), "--drop", "1.5"]) == 64
     assert "1.5" in capsys.readouterr().err
     pt.save_scan(pt.Scan.from_arrays(np.ones((4, 8, 8)), np.indices((2, 2)).reshape(2, -1).T), tmp_path / "pixels.h5")
-    assert main(["emulate", str(tmp_path / "pixels.h5")]) == 1
+    assert main(["emulate", str(tmp_path / "pixels.h5")]) == 65
     assert "no geometry" in capsys.readouterr().err

@@ -17,6 +17,8 @@ import pytest
 import ptynb as pt
 from ptynb.batch import torchrun as ranks
 from ptynb.batch.rank_env import Place, Seat
+from ptynb.batch.run_job import RunJob
+from ptynb.batch.signals import SIGNALS, signals_raise, status_of
 from ptynb.cli.main import main
 from ptynb.io.checkpoint_file import states
 from ptynb.settings.run_files.run_file import read_run
@@ -102,7 +104,7 @@ def test_what_a_signal_ends_goes_on_and_ranks_of_torchrun_find_what_a_cluster_fi
     done = []
     for process, name, command in zip(begun, ("out", "cluster"), commands, strict=True):
         status, out, errors = ended(process)
-        assert status == 130 if process is begun[1] else status != 0, errors  # torchrun has a status of its own
+        assert status == 75 if process is begun[1] else status != 0, errors  # torchrun has a status of its own
         [kept] = states(tmp_path / f"{name}.states")
         found = re.search(r"The checkpoint of epoch (\d+) is in (\S+)\. Continue with: (.*)\n", out)
         assert found.groups()[1:] == (str(kept), command)
@@ -138,7 +140,7 @@ def test_pods_find_each_other_and_one_that_fails_ends_all_with_its_traceback_onc
     started = time.monotonic()
     answers = [ended(pod) for pod in two_pods(run, "--scan", tmp_path / "bad.h5")]
     assert time.monotonic() - started < 25  # the group's timeout alone is 30 s
-    assert [status for status, _, _ in answers] == [1, 1]
+    assert [status for status, _, _ in answers] == [65, 65]
     told = "".join(errors for _, _, errors in answers)
     assert told.count("Traceback (most recent call last)") == 1
     assert re.search(r"ptynb: rank 1 on \S+: ScanError: Pattern 30 has the count nan at pixel \(5, 5\)", told)
@@ -147,7 +149,7 @@ def test_pods_find_each_other_and_one_that_fails_ends_all_with_its_traceback_onc
 
 def test_what_every_rank_finds_wrong_is_told_once(plan, tmp_path):
     answers = [ended(pod) for pod in two_pods(plan(MANY), "--scan", tmp_path / "none.h5")]
-    assert [status for status, _, _ in answers] == [1, 1]
+    assert [status for status, _, _ in answers] == [66, 66]
     told = "".join(errors for _, _, errors in answers)
     assert re.fullmatch(rf"ptynb: rank [01] on \S+: There is no file {tmp_path / 'none.h5'}\. .*\n", told)
 
@@ -158,7 +160,7 @@ def test_a_signal_to_one_pod_ends_all_after_a_checkpoint(plan, tmp_path, which):
     first_epoch(pods[0])
     pods[which].terminate()
     answers = [ended(pod) for pod in pods]
-    assert [status for status, _, _ in answers] == [130, 130], answers
+    assert [status for status, _, _ in answers] == [75, 75], answers
     [kept] = states(tmp_path / "out.states")
     assert re.search(rf"The checkpoint of epoch \d+ is in {re.escape(str(kept))}\. Continue with: ", answers[0][1])
 
@@ -168,7 +170,7 @@ def test_a_pod_that_is_killed_ends_the_others(plan):
     first_epoch(pods[0])
     pods[1].kill()
     status, out, errors = ended(pods[0])
-    assert status == 1
+    assert status == 70
     assert "Start again with: " in out
     assert errors.count("ptynb: rank 0 on ") == 1
     ended(pods[1])
@@ -178,7 +180,7 @@ def test_checkpoints_that_exist_end_all_ranks(plan, alone):
     run = plan(2)
     assert alone(run) == 0
     answers = [ended(pod) for pod in two_pods(run)]
-    assert [status for status, _, _ in answers] == [1, 1]
+    assert [status for status, _, _ in answers] == [73, 73]
     assert "continue from it with --resume" in " ".join(answers[0][2].split())
 
 
@@ -187,7 +189,10 @@ def alone():
     """A run in this process, as `ptynb run --cluster none` does it: (status, output, errors)."""
 
     def alone(path, resume=False, **options):
-        return ranks.run(read_run(path, options), Place(), Seat("cpu", "CPU", "CPU", "none", 1), resume, "AGAIN")
+        seat = Seat("cpu", "CPU", "CPU", "none", 1)
+        with signals_raise(), RunJob("run", again="AGAIN") as job:
+            ranks.run(read_run(path, options), Place(), seat, resume, job)
+        return job.exit_status
 
     return alone
 
@@ -225,7 +230,7 @@ def test_a_run_without_progress_ends_earlier_and_says_so(work, plan, alone, tmp_
 def test_a_folder_with_states_is_gone_on_from_only_where_that_was_asked_for(plan, alone, tmp_path, capsys):
     run = plan(2)
     assert alone(run, resume=True) == 0  # where none is, it begins
-    assert alone(run) == 1
+    assert alone(run) == 73
     assert (
         "contains checkpoints of an earlier run, the newest state-00002.h5; continue from it with --resume"
         in " ".join(capsys.readouterr().err.split())
@@ -234,7 +239,7 @@ def test_a_folder_with_states_is_gone_on_from_only_where_that_was_asked_for(plan
     assert [epoch.number for epoch in pt.load_result(tmp_path / "out.h5").epochs] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_keeps_the_state_and_says_how_to_go_on(plan, alone, tmp_path, capsys, number):
     before = signal.getsignal(number)
 
@@ -247,7 +252,7 @@ def test_a_signal_keeps_the_state_and_says_how_to_go_on(plan, alone, tmp_path, c
     said = [""]
     thread = threading.Thread(target=later)
     thread.start()
-    assert alone(plan(MANY)) == ranks.INTERRUPTED
+    assert alone(plan(MANY)) == status_of(number) == (130 if number == signal.SIGINT else 75)
     thread.join()
     said[0] += capsys.readouterr().out
     [kept] = states(tmp_path / "out.states")
@@ -256,7 +261,7 @@ def test_a_signal_keeps_the_state_and_says_how_to_go_on(plan, alone, tmp_path, c
 
 
 def test_a_result_that_could_not_be_written_is_told_before_anything_is_computed(plan, alone, tmp_path, capsys):
-    assert alone(plan(MANY), result=tmp_path / "none" / "out.h5") == 1
+    assert alone(plan(MANY), result=tmp_path / "none" / "out.h5") == 73
     assert f"There is no folder {tmp_path / 'none'} to write out.h5 in; make it first" in " ".join(
         capsys.readouterr().err.split()
     )

@@ -92,7 +92,7 @@ def test_the_doctor_finds_nothing_wrong_here_and_says_what_is_where_something_is
 
 def test_what_cannot_be_done_is_one_sentence_and_status_1(tmp_path):
     answer = command("demo", "--device", "cpu", "--engines", "1000", "--folder", tmp_path)
-    assert answer.returncode == 1
+    assert answer.returncode == 64
     assert re.fullmatch(
         r"ptynb: 1000 CPU engines were requested on \d+ cores; expected at most \d+\.", one_line(answer.stderr)
     )

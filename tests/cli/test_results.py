@@ -43,7 +43,7 @@ def test_what_can_not_go_with_it_is_refused(made: Path, capsys: pytest.CaptureFi
         (["--epochs", "3"], "--epochs and --reproduce exclude each other; omit the former."),
         (["--cluster", "slurm"], "--reproduce does not support --cluster slurm; use ptynb.reproduce"),
     ):
-        assert main(["run", str(made), "--reproduce", *options]) == 1
+        assert main(["run", str(made), "--reproduce", *options]) == 64
         assert words in " ".join(capsys.readouterr().err.split())
 
 
@@ -52,5 +52,5 @@ def test_a_result_is_exported_to_several_files(made: Path, tmp_path: Path, capsy
     assert main(["export", str(made), *map(str, files)]) == 0
     assert capsys.readouterr().out.split() == [*map(str, files)]
     assert all(file.stat().st_size > 1000 for file in files)
-    assert main(["export", str(made), str(tmp_path / "a.jpg")]) == 1
+    assert main(["export", str(made), str(tmp_path / "a.jpg")]) == 64
     assert "expected one of .cxi" in capsys.readouterr().err

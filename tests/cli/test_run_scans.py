@@ -108,13 +108,13 @@ def test_the_command_line_names_several_scans_and_a_cluster_reconstructs_them(
     scans = [word for name in "ab" for word in ("--scan", str(folder / f"{name}.h5"))]
     path = tmp_path / "r.h5"
     line = ["run", str(tmp_path / "settings.yaml"), *scans, "--epochs", "2", "--result", str(path), "--device", "cpu"]
-    assert main(line) == 1
+    assert main(line) == 78
     assert "'share: object' (--share)" in " ".join(capsys.readouterr().err.split())
     assert main([*line, "--share", "probe", "--engines", "1"]) == 0
     result = load_result(path)
     assert [one.scan.name for one in result.split()] == ["a", "b"]
     assert "a + b: 1 engine on CPU" in capsys.readouterr().out
-    assert main(["run", str(path), "--reproduce", *scans]) == 1
+    assert main(["run", str(path), "--reproduce", *scans]) == 64
     assert "--scan is given 2 times" in " ".join(capsys.readouterr().err.split())
 
 
@@ -129,7 +129,7 @@ def test_scans_that_cannot_be_one_are_one_sentence(folder: Path, capsys: pytest.
     ):
         text = f"scan: [a.h5, {entry}]\nshare: probe\nepochs: 1\nresult: wrong.h5\ncluster: {{kind: none}}\n"
         (folder / "wrong.yaml").write_text(text)
-        assert main(["run", str(folder / "wrong.yaml")]) == 1
+        assert main(["run", str(folder / "wrong.yaml")]) in (65, 66, 78)
         said = " ".join(capsys.readouterr().err.split())
         assert "Traceback" not in said
         for fact in facts:
@@ -183,7 +183,7 @@ def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
     np.save(tmp_path / "planned.npy", Recording(pt.load(path)).positions)
     with emulator(path, "--rate", 50, "--drop", 0.04, "--duplicate", 0.03) as emulated:
         run.write_text(LIVE.format(source=emulated.source))
-        assert main(["run", str(run)]) == 1
+        assert main(["run", str(run)]) == 78
         assert f"listen.source: '{emulated.source}'" in " ".join(capsys.readouterr().err.split())
         assert not live.exists()
         line = [sys.executable, "-m", "ptynb.cli.main", "run", str(run), "--trust"]
@@ -201,7 +201,7 @@ def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
         assert f"Waiting for a scan from {emulated.source}, which is written to {live}.\n" in said
         assert f"The scan is still being received in {live}, until it ends.\n" in said
         assert f"Continue with: ptynb run {run} --trust --resume\n" in said
-        assert main([*line[3:], "--keep", str(tmp_path / "other")]) == 1
+        assert main([*line[3:], "--keep", str(tmp_path / "other")]) == 73
         said = "".join(capsys.readouterr().err.split())  # lines are broken within long paths
         assert f"{live}hasascanthatwasreceivedbefore" in said
         emulated.process.send_signal(signal.SIGCONT)
@@ -231,12 +231,12 @@ def test_a_live_run_needs_no_cluster_and_ends_before_the_detector_is_waited_for(
         ("stream2://127.0.0.1:9", ("silence: 60}", "silence: 60}\n  timeout: 0.3"), ["within 0.3 s"]),
     ):
         run.write_text(text.format(source=source).replace(*change) if change[0] else text.format(source=source))
-        assert main(line) == 1
+        assert main(line) in (64, 65, 66, 69, 78)
         said = "".join(capsys.readouterr().err.split())  # lines are broken within long paths
         for fact in facts:
             assert "".join(fact.split()) in said, said
         assert not (tmp_path / "live.live").exists()
-    assert ptynb.run.main(line[1:]) == 1
+    assert ptynb.run.main(line[1:]) == 64
     assert "use 'ptynb run'" in " ".join(capsys.readouterr().err.split())
     with emulator(path, "--rate", 0) as emulated:
         run.write_text(text.format(source=emulated.source))

@@ -170,17 +170,17 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     )
     monkeypatch.syspath_prepend(tmp_path)
     line = ["run", str(path), "--cluster", "none", "--device", "cpu", "--threads", "1"]
-    assert main.main(line) == 1
+    assert main.main(line) == 78
     told = " ".join(capsys.readouterr().err.split())
     assert "checkpointing.transfer: 'helper:send'" in told
     assert "add --trust, or use" in told
-    assert ptynb.run.main([str(path)]) == 1
+    assert ptynb.run.main([str(path)]) == 78
     assert "add --trust" in " ".join(capsys.readouterr().err.split())
     assert "helper" not in sys.modules
     assert not (tmp_path / "sent").exists()
     assert main.main([*line, "--trust"]) == 0
     assert "state-00001.h5" in (tmp_path / "sent").read_text()
-    assert main.main([*line, "--resume"]) == 1
+    assert main.main([*line, "--resume"]) == 78
 
 
 def test_a_yes_holds_for_one_run_and_anything_else_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,4 +304,4 @@ def test_results_and_states_call_nothing_whatever_they_say(tmp_path: Path, calls
         with pytest.raises(ValueError, match=r"record has a field 'checkpointing'|There is no setting 'checkpointing'"):
             pt.resume(state, device="cpu")
     assert calls == []
-    assert main.main(["run", str(result), "--reproduce", "--trust"]) == 1  # it has no use there
+    assert main.main(["run", str(result), "--reproduce", "--trust"]) == 64  # it has no use there

@@ -160,7 +160,7 @@ def test_what_a_cluster_fails_of_is_explained_with_status_1(capsys, monkeypatch)
     (problem,) = examine_cluster(2, "auto").problems
     assert problem.startswith("On the engine of rank 1")
     assert problem.endswith(PEER_TO_PEER)
-    assert main.main(["doctor", "--cluster"]) == 1
+    assert main.main(["doctor", "--cluster"]) == 69
     told = " ".join(capsys.readouterr().out.split())
     assert told.startswith("PROBLEM: On the engine of rank 1")
     assert "NCCL_P2P_DISABLE=1" in told

@@ -271,15 +271,15 @@ def test_folders_without_processes_and_those_of_other_machines(
             "ptynb-0000000c": (f"on {platform.node()}: not looked into from here", False),
             "ptynb-0000000d": ("nothing of it runs", True),
         }
-        assert main.main(["stop", "ptynb-0000000a"]) == 1
+        assert main.main(["stop", "ptynb-0000000a"]) == 69
         refused = " ".join(capsys.readouterr().err.split())
         assert "ptynb-0000000a was started on lab9; run 'ptynb stop ptynb-0000000a' there." in refused
         assert main.main(["stop", "ptynb-0000000b", "ptynb-0000000d"]) == 0
         left = [name for name in told if runtime_dir.folder_of(name).exists()]
         assert left == ["ptynb-0000000a", "ptynb-0000000c"]
-        assert main.main(["stop", "ptynb-000000a"]) == 1
+        assert main.main(["stop", "ptynb-000000a"]) == 69
         assert "(similar: ptynb-0000000a, ptynb-0000000c" in " ".join(capsys.readouterr().err.split())
-        assert main.main(["stop"]) == 1
+        assert main.main(["stop"]) == 64
         assert "Expected names of clusters" in capsys.readouterr().err
         monkeypatch.setattr(keepalive, "machine", lambda: told["ptynb-0000000a"][0])  # there
         assert main.main(refused.split("run 'ptynb ")[1].split("'")[0].split()) == 0

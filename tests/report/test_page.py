@@ -439,9 +439,9 @@ def test_the_command_writes_beside_the_result(tmp_path, capsys, monkeypatch):
     assert "Said here." in told
     assert main(["report", path, path, "-o", str(tmp_path / "both.html")]) == 0
     assert "Comparison of run, run (2)" in text_of(parsed(tmp_path / "both.html"))
-    assert main(["report", str(tmp_path / "words.md")]) == 1
+    assert main(["report", str(tmp_path / "words.md")]) == 65
     (tmp_path / "words.md").write_bytes(b"\xff\xfe\x00")
-    assert main(["report", path, "--comments", str(tmp_path / "words.md")]) == 1
+    assert main(["report", path, "--comments", str(tmp_path / "words.md")]) == 65
     assert "UTF-8" in capsys.readouterr().err
 
 

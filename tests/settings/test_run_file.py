@@ -330,7 +330,7 @@ def test_a_home_folder_of_nobody_is_to_be_written_out(read):
 @each(("option", "value"), [("--epochs", "1" + "0" * 30), ("--pictures", "nan")])
 def test_options_have_the_bounds_of_the_file(tmp_path, capsys, option, value):
     (tmp_path / "run.yaml").write_text(LEAST)
-    assert main.main(["run", str(tmp_path / "run.yaml"), option, value]) == 1
+    assert main.main(["run", str(tmp_path / "run.yaml"), option, value]) == 78
     told = " ".join(capsys.readouterr().err.split())
     assert f"{option.removeprefix('--')} is " in told
     assert ": expected " in told

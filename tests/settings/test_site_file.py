@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from ptynb.settings.site_file import Site, site
+from ptynb.cluster.addresses import site_address
+from ptynb.io.checkpoint_dir import default_folder
+from ptynb.private_folder import code_folder
+from ptynb.settings.cluster_options import JOB_CLUSTERS, LocalCluster, SlurmCluster
+from ptynb.settings.site_file import Site, site, with_site_defaults
 from ptynb.site_values import caches
 from tests.raising import raises
 
@@ -99,3 +108,43 @@ def test_a_missing_file_is_an_error_and_none_is_not(tmp_path: Path, monkeypatch:
         site()
     monkeypatch.setenv("PTYNB_SITE", "/dev/null")
     assert site() == Site()
+
+
+def test_defaults_of_a_cluster_come_from_the_file_where_none_is_given(write: Write) -> None:
+    write('[cluster]\naccount = "p1234"\nqueue = "gpu"\n')
+    slurm = with_site_defaults(SlurmCluster(nodes=1, device="cpu", account="own"))
+    assert (slurm.account, slurm.partition) == ("own", "gpu")
+    jobs = {one.model_fields["kind"].default: one(engines=1) for one in (JOB_CLUSTERS[0], JOB_CLUSTERS[-1])}
+    filled = {name: with_site_defaults(one) for name, one in jobs.items()}
+    assert [(one.account, one.queue) for one in filled.values()] == [("p1234", "gpu"), ("p1234", None)]
+    assert with_site_defaults(LocalCluster()) == LocalCluster()
+
+
+def test_the_interface_gives_the_address_of_a_cluster(write: Write) -> None:
+    name, own = next((name, one.address) for name, ones in psutil.net_if_addrs().items() for one in ones
+                     if one.family == socket.AF_INET)  # fmt: skip
+    write("")
+    assert site_address() is None
+    write(f'[cluster]\ninterface = "{name}"\n')
+    assert site_address() == own
+    write('[cluster]\ninterface = "none7"\n')
+    with raises("cluster.no-address", "none7", name):
+        site_address()
+
+
+def test_one_variable_moves_all_caches(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NUMBA_CACHE_DIR", "MPLCONFIGDIR", "PTYNB_KEPT"):
+        monkeypatch.delenv(name, raising=False)
+    write(f'[folders]\ncaches = "{tmp_path / "by file"}"\n')
+    assert code_folder("NUMBA_CACHE_DIR") == tmp_path / "by file" / "ptynb"
+    monkeypatch.setenv("PTYNB_CACHE", str(tmp_path / "moved"))
+    assert code_folder("NUMBA_CACHE_DIR") == tmp_path / "moved" / "ptynb"
+    assert default_folder() == tmp_path / "moved" / "ptynb" / "kept"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    assert code_folder("NUMBA_CACHE_DIR") == tmp_path / "named" / "ptynb"
+    program = (
+        "import os, ptynb.figures, matplotlib; print(matplotlib.get_cachedir(), 'XDG_CACHE_HOME' in os.environ)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert said.stdout.split() == [str(tmp_path / "moved" / "matplotlib"), "False"]

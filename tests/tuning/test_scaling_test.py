@@ -118,5 +118,5 @@ def test_the_other_commands_print_a_table_or_json(path, capsys):
 
 
 def test_a_command_for_what_cannot_be_had_says_so_in_a_sentence(path, capsys):
-    assert main.main(["scaling", str(path), "--engines", "0", "--device", "cpu"]) == 1
+    assert main.main(["scaling", str(path), "--engines", "0", "--device", "cpu"]) == 64
     assert "engines is [0]; expected numbers of engines" in " ".join(capsys.readouterr().err.split())

@@ -34,7 +34,7 @@ TEMPLATE = "#!/bin/sh\n{header}\n{command}\n"
 """Default template of a job's script."""
 KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
-PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSAFEPATH")
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONSAFEPATH", "PTYNB_SITE", "PTYNB_CACHE")
 """Variables of this process that engines get. No others: schedulers show the environment of a job to all users."""
 WAITS, HELD, FAILED, ENDED = "in the queue", "held", "in an error state", "ended"
 

@@ -6,7 +6,7 @@ are given on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -33,6 +33,7 @@ from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, without_arrays
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
 from ptynb.settings.run_files.listen_section import ListenSection, expanded
+from ptynb.settings.run_files.run_changes import RunChange, changed
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_mapping
 from ptynb.text import quoted
@@ -250,11 +251,14 @@ class RunFile(SettingsModel):
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 
-def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
+def read_run(
+    path: Path, options: Mapping[str, Any] | None = None, changes: Sequence[RunChange] = (), **defaults: Any
+) -> RunFile:
     """Read a run file, or a file with settings only; its paths are relative to its folder.
 
     options: values that replace those of the file, parts given as mappings; their paths are relative to the working
-    folder. Another kind of cluster replaces all of `cluster`.
+    folder. Another kind of cluster replaces all of `cluster`. changes: others, as if they stood in the file. defaults:
+    values of fields that are given nowhere.
 
     Raises SettingsError with the file, the field, and the expected values.
     """
@@ -266,6 +270,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         raise error.retold(SettingsError, f"{path}: {error}") from None
     if not values.keys() & RunFile.model_fields.keys() and values.keys() & Settings.model_fields.keys():
         values = {"settings": values}  # a file with settings only
+    values = {**defaults, **changed(values, changes)}
     for name in ("result", "start"):
         if name in options:
             options[name] = expanded(Path(options[name])).absolute()
@@ -285,11 +290,24 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
             raise error.retold(SettingsError, f"{path}: {error}") from None
         # An unknown name comes first: it may be a misspelt one that is missing.
         problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
+        source = _source(problems[0], changes) or path
         sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]
         if len(problems) > MOST_PROBLEMS:
             sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are invalid")
-        text = f"{path}: {'; '.join(sentences)}."
+        text = f"{source}: {'; '.join(sentences)}."
         raise SettingsError(text, error.problems, code=code_of(problems), fields=error.fields) from None
+
+
+def _source(problem: ErrorDetails, changes: Sequence[RunChange]) -> str:
+    """Return where the invalid value was given, if not in the file."""
+    parts = [str(part) for part in problem["loc"]]
+    without_kind = [parts[0], *parts[2:]] if parts[:1] == ["cluster"] else parts
+    for change in reversed(changes):
+        given = change.name.split(".")
+        shorter = [(place, min(len(given), len(place))) for place in (parts, without_kind)]
+        if any(count and place[:count] == given[:count] for place, count in shorter):
+            return change.source
+    return ""
 
 
 def _kind_of(cluster: Any) -> Any:
