@@ -19,7 +19,6 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from ptynb.exceptions import PtynbError
-from ptynb.io.load import load
 from ptynb.polling import wait_while
 from ptynb.service.job_queue import JobQueue
 from ptynb.service.submissions import RunRules, filled, read_template
@@ -92,6 +91,8 @@ class FolderWatcher:
 
     def _submit(self, path: Path, name: str) -> bool:
         """Submit a scan; return whether it was complete."""
+        from ptynb.io.load import load  # takes longer than all else, and most services watch no folder
+
         try:
             run = self._rules.accepted(filled(self._template, path))
             plan = RunFile(**json.loads(run))

@@ -280,7 +280,12 @@ class JobQueue:
             if row is None:
                 return None
             job = _job(row)
-            given: dict[str, Any] = {"worker": worker[:200], "lease": now + self.lease, "attempt": job.attempt + 1, "started": now}
+            given: dict[str, Any] = {
+                "worker": worker[:200],
+                "lease": now + self.lease,
+                "attempt": job.attempt + 1,
+                "started": now,
+            }
             self._change(connection, job, "running", **given, ended=None, exit_status=None, code=None, message=None)
             return self._read(connection, job.id)
 
@@ -406,7 +411,13 @@ class JobQueue:
     ) -> bool:
         """Take a running job from its worker: it is queued, stopped if that was requested, or failed."""
         now, losses = self._now(connection), job.losses + counts
-        values: dict[str, Any] = {"worker": None, "lease": None, "losses": losses, "code": code or None, "message": _text(message)}
+        values: dict[str, Any] = {
+            "worker": None,
+            "lease": None,
+            "losses": losses,
+            "code": code or None,
+            "message": _text(message),
+        }
         if job.status == "stopping":
             return self._change(connection, job, "stopped", **values, ended=now)
         if losses >= self.attempts and counts:

@@ -2,8 +2,8 @@
 
     python -m tests.service.child_run FILE --output DIR --id ID --progress json --resume
 
-An epoch takes 20 ms. DIR/ID/journal.txt tells of each attempt, and of the end. What goes wrong is in DIR/ID.faults.json:
-{"status": 69, "times": 2, "code": "memory.insufficient"}, or {"hangs": true} for one that no signal ends.
+An epoch takes 20 ms. DIR/ID/journal.txt tells of each attempt, and of the end. What goes wrong is in
+DIR/ID.faults.json: {"status": 69, "times": 2, "code": "memory.insufficient"}.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ def run(name: str, folder: Path, plan: dict, came: list[int]) -> int:
     for epoch in range(begun + 1, plan["epochs"] + 1):
         time.sleep(EPOCH)
         tell(folder, event="epoch", epoch=epoch, epochs=plan["epochs"], loss=1 / epoch, seconds=EPOCH)
-        if faults.get("hangs"):
-            time.sleep(1000)
         if faults.get("times", 0) > 0:
             whole(folder.with_name(f"{name}.faults.json"), {**faults, "times": faults["times"] - 1})
             error = {"code": faults["code"], "message": "It went wrong."}

@@ -112,4 +112,3 @@ def start(tmp_path: Path, data: Path) -> Iterator[Start]:
     yield make
     for one in started:
         one.end()
-

@@ -58,7 +58,8 @@ class RunningService:
             return client.request(method, path, **given)
 
     def submit(self, user: str = "ann", epochs: int = 3, **given: Any) -> httpx.Response:
-        return self.request("POST", "/jobs", user, json={"run": {"scan": "scan.h5", "epochs": epochs}, **given})
+        run = {"scan": "scan.h5", "epochs": epochs, "cluster": {"kind": "none"}}
+        return self.request("POST", "/jobs", user, json={"run": run, **given})
 
     def job(self, id: str, user: str = "ann") -> dict[str, Any]:
         answer = self.request("GET", f"/jobs/{id}", user)

@@ -204,7 +204,8 @@ def test_tokens(queue: JobQueue):
     admin = queue.add_user("root", admin=True)
     assert queue.user_of(token) == User("ann")
     assert queue.user_of(admin) == User("root", admin=True)
-    for wrong in ("", "ann", "ann~", f"{token}x", token[:-1], token.replace("ann", "root"), "\0~", "nobody~x", "\udc80"):
+    others = ("", "ann", "ann~", "\0~", "nobody~x", "\udc80")
+    for wrong in (*others, f"{token}x", token[:-1], token.replace("ann", "root")):
         assert queue.user_of(wrong) is None
     newer = queue.add_user("ann")
     assert (queue.user_of(token), queue.user_of(newer)) == (None, User("ann"))
