@@ -112,7 +112,8 @@ class RunLines:
                 self.started |= told.get("event") == "started"
                 if told.get("event") == "failed" and isinstance(told.get("error"), dict):
                     self.error = told["error"]
-                for name in ("epoch", "epochs"):
+                # A run that is told to stop has the epochs so far as its goal.
+                for name in ("epoch", "epochs") if told.get("event") == "started" else ("epoch",):
                     if isinstance(told.get(name), int) and 0 <= told[name] < 2**62:
                         setattr(self, name, told[name])
                 if isinstance(told.get("loss"), float | int) and abs(told["loss"]) < 1e300:

@@ -48,7 +48,7 @@ def run(name: str, folder: Path, plan: dict, came: list[int]) -> int:
         return 0
     faults = read(folder.with_name(f"{name}.faults.json"))
     note(folder, "begin")
-    tell(folder, event="started", id=name)
+    tell(folder, event="started", id=name, epochs=plan["epochs"])
     begun = read(folder / "checkpoint.json").get("epoch", 0)
     for epoch in range(begun + 1, plan["epochs"] + 1):
         time.sleep(EPOCH)

@@ -142,9 +142,7 @@ def test_one_variable_moves_all_caches(write: Write, tmp_path: Path, monkeypatch
     assert default_folder() == tmp_path / "moved" / "ptynb" / "kept"
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
     assert code_folder("NUMBA_CACHE_DIR") == tmp_path / "named" / "ptynb"
-    program = (
-        "import os, ptynb.figures, matplotlib; print(matplotlib.get_cachedir(), 'XDG_CACHE_HOME' in os.environ)"
-    )
+    program = "import os, ptynb.figures, matplotlib; print(matplotlib.get_cachedir(), 'XDG_CACHE_HOME' in os.environ)"
     environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert said.stdout.split() == [str(tmp_path / "moved" / "matplotlib"), "False"]
