@@ -108,6 +108,13 @@ CODES: dict[str, str] = {
     "guess.pixel-size-mismatch": "The object pixels of the initial guess and of the scan have different sizes.",
     "guess.positions-outside-object": "The positions reach too far beyond the object of the initial guess.",
     "guess.window-mismatch": "The probe of the initial guess has another window than the patterns.",
+    "job.exists": "There is another job of this id.",
+    "job.incomplete": "A run has ended without saying how.",
+    "job.lost": "A job was lost by its workers too often.",
+    "job.no-file": "A job has no such file, or not yet.",
+    "job.not-found": "There is no job of this id that the user may see.",
+    "job.time-limit": "A job took longer than the site allows.",
+    "job.wrong-status": "The status of a job does not allow the request.",
     "kernel.unsupported": "Arrays have a size, type or device that has no compiled step.",
     "memory.insufficient": "The memory does not suffice for a reconstruction.",
     "package.not-installed": "An optional package is not installed.",
@@ -163,6 +170,14 @@ CODES: dict[str, str] = {
     "scheduler.command-failed": "A command of a scheduler failed.",
     "scheduler.no-answer": "A command of a scheduler did not answer in time.",
     "scheduler.not-installed": "A command of a scheduler is not found.",
+    "service.failed": "The service has failed by a fault of ptynb.",
+    "service.invalid-database": "The database of the service cannot be used.",
+    "service.invalid-request": "A request to the service is not one of those in its OpenAPI document.",
+    "service.limit-reached": "A limit of the site for its users is reached.",
+    "service.no-token": "A request to the service has no valid token.",
+    "service.not-allowed": "The service does not allow what a run file, a request or its own options name.",
+    "service.too-large": "A request to the service is too large.",
+    "service.unavailable": "The database of the service does not answer.",
     "settings.batch-too-small": "A batch has fewer patterns than there are engines.",
     "settings.given-twice": "A setting is given under two names.",
     "settings.invalid-name": "The name of a setting is not text.",
@@ -327,6 +342,10 @@ class ReconstructionError(PtynbError, RuntimeError):
 
 class EnginesBusyError(ReconstructionError):
     """The requested engines are running another reconstruction."""
+
+
+class ServiceError(PtynbError, RuntimeError):
+    """The service of `ptynb serve` cannot do what was requested, or cannot start."""
 
 
 @contextmanager

@@ -32,6 +32,8 @@ PACKAGES = (
     (("sshd",), ("openssh-server",)),
     (("ssh",), ("openssh-client",)),
     (("ip",), ("iproute2",)),
+    (("pg_lsclusters",), ("postgresql",)),
+    (("openssl",), ("openssl",)),
     (("npm",), ("nodejs", "npm")),
 )
 """Programs, of which the tests need one, and the packages of Debian that have it."""

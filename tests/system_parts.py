@@ -55,6 +55,10 @@ PARTS = {
     "recovery": Part(
         ("tests/engine/test_convergence.py", "tests/physics/test_recovery.py"), (*MODEL, "ptynb/simulation")
     ),
+    "service": Part(
+        ("tests/service/test_real_runs.py", "tests/service/test_service_kills.py"),
+        ("ptynb/service", "ptynb/batch/run_job.py"),
+    ),
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch")),
     "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading")),
     "slurm": Part(("tests/slurm",), ("ptynb/cluster", *CLUSTER_FIELDS)),

@@ -25,6 +25,7 @@ from ptynb.cli import (
     recommend_command,
     report_command,
     run_command,
+    serve_command,
     watch_command,
 )
 from ptynb.cli.arguments import add_cluster_options, add_load_options, load_options_of
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     run_command.add(commands)
     report_command.add(commands)
     watch_command.add(commands)
+    serve_command.add(commands)
     dashboard_command.add(commands)
     ps_command.add(commands)
     export_command.add(commands)

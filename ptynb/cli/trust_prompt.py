@@ -7,16 +7,12 @@ their values.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
-from ptynb.settings.base_models import ADDRESS, TRUST
 from ptynb.settings.run_files.run_file import RunFile
+from ptynb.settings.run_files.trusted_fields import Line, marked
 from ptynb.text import quoted
 
 LONGEST_SHOWN = 4000
@@ -25,18 +21,9 @@ RESULTS = (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
 """Suffixes of HDF5 files, which no program reads as a start-up file."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A field and its plain value. does: its effect, to follow the word "it"."""
-
-    name: str
-    value: Any
-    does: str
-
-
 def lines_to_confirm(plan: RunFile, file: Path) -> list[Line]:
     """Return the fields of a run file that its user has to confirm; those with default values are not included."""
-    lines = [*_marked(plan)]
+    lines = [*marked(plan)]
     inside = plan.result.resolve().is_relative_to(file.parent.resolve())
     if not inside and plan.result.suffix.lower() not in RESULTS:
         # The file is a result, but a shell or Python may find executable lines in it.
@@ -44,18 +31,6 @@ def lines_to_confirm(plan: RunFile, file: Path) -> list[Line]:
             Line("result", str(plan.result), "is a file elsewhere that is replaced, and not named as a result")
         )
     return lines
-
-
-def _marked(model: BaseModel, prefix: str = "") -> Iterator[Line]:
-    for name, field in type(model).model_fields.items():
-        value, extra = getattr(model, name), field.json_schema_extra
-        if isinstance(value, BaseModel):
-            yield from _marked(value, f"{prefix}{name}.")
-        elif isinstance(extra, dict) and TRUST in extra and value is not None:
-            if ADDRESS in extra and "://" not in value:
-                continue
-            plain = model.model_dump(mode="json", include={name})[name]
-            yield Line(f"{prefix}{name}", plain, str(extra[TRUST]))
 
 
 def check_trust(file: Path, lines: Sequence[Line], ask: bool) -> None:

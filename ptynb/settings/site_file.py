@@ -76,6 +76,8 @@ class WatchedFolder(SettingsModel):
 
     folder: Folder = Field(description="Folder in which scans appear")
     run: Folder = Field(description="Run file that is the template of their runs; its scan is the new one")
+    pattern: str = Field(default="*", min_length=1, description="Names of the scans, such as '*.nxs'")
+    user: str = Field(default="watcher", pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$", description="User who has the jobs")
 
 
 class SiteService(SettingsModel):
@@ -93,6 +95,10 @@ class SiteService(SettingsModel):
     )
     workers: int = Field(default=1, ge=0, le=4096, description="Number of workers that it starts on its machine")
     data: tuple[Folder, ...] = Field(default=(), description="Folders from which scans may be read")
+    trust: bool = Field(
+        default=False,
+        description="Whether run files of users may call functions, run programs and connect to other machines",
+    )
     watch: tuple[WatchedFolder, ...] = Field(default=(), description="Folders whose new scans are reconstructed")
 
 
