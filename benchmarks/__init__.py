@@ -1,0 +1,1 @@
+"""Packages for ptychography, measured on the same problems."""

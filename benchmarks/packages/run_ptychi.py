@@ -1,0 +1,61 @@
+"""Pty-Chi: LSQML, rPIE, or Adam by automatic differentiation."""
+
+from __future__ import annotations
+
+import numpy as np
+import ptychi.api as api
+import torch
+from ptychi.api.task import PtychographyTask
+from ptychi.utils import get_suggested_object_size
+from recorder import Recorder
+
+OPTIONS = {"lsqml": api.LSQMLOptions, "rpie": api.RPIEOptions, "adam": api.AutodiffPtychographyOptions}
+MOST = 10**6
+"""Epochs that its schedules are told of; the recorder ends the run."""
+
+
+def main() -> None:
+    """Run it epoch by epoch."""
+    recorder = Recorder(__doc__, ("ptychi", "torch"), tuple(OPTIONS))
+    if recorder.device == "cpu":
+        torch.set_default_device("cpu")
+    patterns, positions = recorder.problem["patterns"], recorder.problem["positions"]
+    size = patterns.shape[-1]
+    # Its origin is the middle of the positions.
+    centred = positions - (positions.max(0) + positions.min(0)) / 2
+    options = OPTIONS[recorder.algorithm]()
+    adam = recorder.algorithm == "adam"
+    rate = recorder.rate if recorder.rate is not None else 0.01 if adam else 1.0
+    for part in (options.object_options, options.probe_options):
+        part.optimizable = True
+        part.optimizer = api.Optimizers.ADAM if adam else api.Optimizers.SGD
+    options.object_options.step_size = rate
+    # Adam's step is in the parameter's own unit: the amplitudes of the probe are the roots of its counts.
+    options.probe_options.step_size = rate * float(np.abs(recorder.start_probe[0]).max()) / 10 if adam else rate
+    options.object_options.pixel_size_m = 1e-8
+    options.probe_position_options.optimizable = False
+    options.reconstructor_options.batch_size = recorder.batch
+    options.reconstructor_options.num_epochs = MOST
+    options.reconstructor_options.default_device = api.Devices.CPU if recorder.device == "cpu" else api.Devices.GPU
+    shape = get_suggested_object_size(centred, (size, size), extra=16)
+    task = PtychographyTask(
+        options,
+        diffraction_data=patterns,
+        object_data=torch.ones([1, *shape], dtype=torch.complex64),
+        probe_data=recorder.start_probe[None],
+        probe_position_x_px=centred[:, 1],
+        probe_position_y_px=centred[:, 0],
+    )
+
+    def read(name: str) -> np.ndarray:
+        return np.array(task.get_data_to_cpu(name, as_numpy=True)[0])
+
+    recorder.begin()
+    over = False
+    while not over:
+        task.run(1)
+        over = recorder.epoch(lambda: read("object"), lambda: read("probe"))
+
+
+if __name__ == "__main__":
+    main()
