@@ -65,6 +65,7 @@ def install(tmp_path, monkeypatch):
     plugins.clear_found()
 
 
+@pytest.mark.timeout(600)
 def test_the_template_package_installs_without_network_and_passes_its_tests(tmp_path):
     """It has one plug-in of each kind, in forms, run files, the command line, records, and on engines."""
     target = tmp_path / "site"
@@ -77,7 +78,7 @@ def test_the_template_package_installs_without_network_and_passes_its_tests(tmp_
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=290,
+        timeout=580,
     )
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert " passed" in ran.stdout

@@ -440,7 +440,7 @@ class LauncherPlugin(_RemoteRules):
         """
 
 
-LAUNCHERS = PluginEntries("launchers", LauncherPlugin, tuple(SECTIONS))
+LAUNCHERS = PluginEntries("launchers", LauncherPlugin, tuple(SECTIONS))  # type: ignore[type-abstract]
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
 else:

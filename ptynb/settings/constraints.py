@@ -303,7 +303,8 @@ class ConstraintPlugin(Constraint):
     """Base class of constraints of plug-ins: the settings of one, and what it does.
 
     A subclass has its name as `kind: Literal["name"] = "name"`, further fields with descriptions, from which forms and
-    docstrings are made, and `impose`. With an object in tiles or a streamed one, `reach` has to be a number.
+    docstrings are made, and `impose`. With an object in tiles `reach` has to be a number; with a streamed one
+    constraints of plug-ins are not supported.
     """
 
     kind: str
@@ -350,5 +351,5 @@ BuiltInConstraint = Annotated[
     | SmoothTilts,
     Field(discriminator="kind"),
 ]
-CONSTRAINTS = PluginEntries("constraints", ConstraintPlugin, kinds_of(models_in(BuiltInConstraint)))
+CONSTRAINTS = PluginEntries("constraints", ConstraintPlugin, kinds_of(models_in(BuiltInConstraint)))  # type: ignore[type-abstract]
 AnyConstraint = Annotated[BuiltInConstraint, CONSTRAINTS]

@@ -121,9 +121,9 @@ class PluginEntries(Generic[Model]):
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        own = handler(schema["schema"]) if self.own else {"oneOf": []}
+        own = handler(schema["schema"]) if self.own else {"not": {}}
         added = [handler(model.__pydantic_core_schema__) for model in self.models().values()]
-        return {"oneOf": [*own["oneOf"], *added]}
+        return {"oneOf": [*own.get("oneOf", ()), *added]} if added else own
 
 
 def entry_model(plugin: Plugin, base: type[Model]) -> type[Model]:

@@ -205,7 +205,7 @@ def _model(models: Schema, reference: str) -> Schema:
 def _entries(name: str, field: Schema, models: Schema) -> Entries:
     kinds = []
     # Those of plug-ins stand in the schema themselves.
-    members = [_model(models, one["$ref"]) if "$ref" in one else one for one in field["items"]["oneOf"]]
+    members = [_model(models, one["$ref"]) if "$ref" in one else one for one in field["items"].get("oneOf", ())]
     common = set.intersection(*(set(model["properties"]) for model in members)) if members else set()
     for model in members:
         kind = model["properties"]["kind"]["const"]

@@ -44,6 +44,7 @@ from ptynb.settings.constraints import (
     SmoothTilts,
     ZeroMeanPositions,
 )
+from ptynb.settings.field_docs import DOCUMENTED_TYPE
 from ptynb.settings.lr_scaling import rate_factor
 from ptynb.settings.model_parts import (
     OPR,
@@ -63,7 +64,7 @@ from ptynb.settings.model_parts import (
     Tilt,
 )
 from ptynb.settings.plugin_entries import ComponentPlugin, PluginEntries, PluginName
-from ptynb.settings.regularizers import LOSS_TYPE, LOSSES, PACBED, DataTerm, Similarity, Term
+from ptynb.settings.regularizers import LOSSES, PACBED, DataTerm, Similarity, Term
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -231,7 +232,8 @@ class Settings(SettingsModel):
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
         "intensities; auto: the Poisson likelihood of counts that are fewer than 10 a pixel on average (30 of "
         "electrons), of which amplitudes give too small phases, and amplitudes otherwise",
-        json_schema_extra=SIMPLE | LOSS_TYPE,
+        json_schema_extra=SIMPLE
+        | {DOCUMENTED_TYPE: '{"auto", "amplitude", "poisson", "intensity"} or the name of a plug-in'},
     )
     regularizers: tuple[Term, ...] = Field(
         default=(), description="Functions that are added to the loss", json_schema_extra=LIVE
