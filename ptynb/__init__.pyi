@@ -1,6 +1,7 @@
 """Public names and where they are defined, for type checkers and, through lazy_loader, for `import ptynb`."""
 
 from . import analysis as analysis
+from . import plugins as plugins
 from . import preparation as preparation
 from . import report as report
 from .acquisition.listen import listen as listen
@@ -29,6 +30,7 @@ from .data.tilted_geometry import TiltedGeometry as TiltedGeometry
 from .exceptions import AcquisitionError as AcquisitionError
 from .exceptions import ClusterError as ClusterError
 from .exceptions import FileError as FileError
+from .exceptions import PluginError as PluginError
 from .exceptions import PtynbWarning as PtynbWarning
 from .exceptions import ReconstructionError as ReconstructionError
 from .exceptions import ScanError as ScanError

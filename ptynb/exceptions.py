@@ -120,6 +120,10 @@ CODES: dict[str, str] = {
     "package.not-installed": "An optional package is not installed.",
     "patterns.not-enough-memory": "The patterns do not fit in memory.",
     "patterns.not-in-file": "Patterns cannot be read for each batch, since they are in memory only.",
+    "plugin.failed": "A plug-in of another package cannot be imported, or has raised an error.",
+    "plugin.invalid": "A plug-in is not what its kind of plug-ins has to be.",
+    "plugin.not-installed": "A plug-in that is named is not installed.",
+    "plugin.other-version": "A plug-in is installed in another version than the one that is needed.",
     "probe.focus-outside": "The focus lies outside the given distances.",
     "probe.pixels-too-large": "The pixels are too large to sample the probe.",
     "probe.too-few-pixels": "The probe is nonzero in too few pixels for its modes.",
@@ -318,6 +322,10 @@ class SettingsError(PtynbError, ValueError):
     ) -> None:
         super().__init__(message, code=code, fields=fields, proposals=proposals)
         self.problems = problems
+
+
+class PluginError(PtynbError, ValueError):
+    """A plug-in of another package is not installed, or has failed."""
 
 
 class AcquisitionError(PtynbError, RuntimeError):

@@ -10,7 +10,7 @@ Object.assign(DEFAULTS, {
     epochs: 100, stages: "", result_path: "", film_path: "", film_of: "checkpoints", film_rate: 4, page: "", starting: "",
     can_cancel: false, said: "", film: [], view: null,
   },
-  clusterFields: { launcher: "local", problem: "", line: "" },
+  clusterFields: { launcher: "local", others: ["wrapped"], problem: "", line: "" },
   optionFields: FIELDS,
   checkpointFields: { ...FIELDS, usual: "by default" },
   diagnosis: { busy: false, progress: [], status: "", findings: [], applied: "", has_places: false },
@@ -90,6 +90,7 @@ test("engines of this machine stand in the bar, and the options of another launc
   const page = el.querySelector("[role=region][aria-label=Cluster]");
   assert.ok(fieldOf(page, "Threads") && page.textContent.includes("cluster = pt.Cluster(2)"));
   assert.equal(page.querySelector("[role=alert]").textContent, "There is no GPU.");
+  assert.ok(fieldOf(page, "Launcher").textContent.endsWith("existing clusterwrapped"));  // the last one is a plug-in's
   fire(fieldOf(page, "Launcher"), "change", { selectedIndex: 1 });
   assert.deepEqual(channel.taken(), [{ to: "c", set: { launcher: "slurm" } }]);
   channel.change("c", { fields: { $element: "g" }, line: "", problem: "sbatch was not found." });

@@ -24,7 +24,7 @@ from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
-from ptynb.data.source_address import described, example, live_addresses
+from ptynb.data.source_address import described, example, live_addresses, plugin_of
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
 from ptynb.io.scan_file import as_planned
 from ptynb.private_folder import private_folder
@@ -160,7 +160,8 @@ def receive_scan(
     except BaseException:
         _remove(home, made)
         raise
-    return as_planned(home / SCAN_NAME)
+    sources = (patterns, *(() if address is None else (address,)))
+    return as_planned(home / SCAN_NAME, tuple(one for source in sources if (one := plugin_of(source.kind)) is not None))
 
 
 def _prepared(folder: Path) -> bool:

@@ -14,7 +14,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cluster_start import check, python_of
 from ptynb.engine import keepalive
 from ptynb.exceptions import ClusterError, InvalidValueError
-from ptynb.settings.cluster_options import QUEUED, SECTIONS, ClusterSection, NoCluster
+from ptynb.settings.cluster_options import QUEUED, ClusterSection, LauncherPlugin, NoCluster, all_sections
 from ptynb.text import counted
 
 LOCAL, SLURM, SSH, EXISTING = "local", "slurm", "ssh", "existing"
@@ -38,7 +38,7 @@ def section_of(launcher: str, texts: Mapping[str, str]) -> ClusterSection:
 
     Commands and lists of options are typed as in a shell, hosts as "gpu1, gpu2" or with numbers of engines "gpu1=4".
     """
-    section = SECTIONS[launcher]
+    section = all_sections()[launcher]
     return section(**{name: _parsed(section, name, text.strip()) for name, text in texts.items() if text.strip()})
 
 
@@ -94,6 +94,8 @@ def start_text(chosen: ClusterSection) -> str:
     """Return what is being done while a cluster starts."""
     if chosen.kind in QUEUED:
         return "asking Slurm for nodes …" if chosen.kind == SLURM else f"submitting jobs to {chosen.kind} …"
+    if isinstance(chosen, LauncherPlugin):
+        return f"starting {counted(chosen.engines, 'engine')} by {chosen.kind} …"
     return f"starting {'engines by ssh' if chosen.kind == SSH else counted(chosen.engines, 'engine')} …"
 
 

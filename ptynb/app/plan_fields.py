@@ -12,7 +12,7 @@ from typing import Any
 
 from ptynb.acquisition.plan import Plan
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.source_address import SOURCES, Role, example, pattern_address, position_address, with_positions
+from ptynb.data.source_address import Role, all_kinds, example, pattern_address, position_address, with_positions
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
@@ -41,7 +41,7 @@ FIELD_OF = {"positions": "planned", "extent": "extent_y"}
 def _addresses(role: Role) -> list[str]:
     """Return for each kind of source a line with an address, what it is, and the names of its further options."""
     lines = []
-    for kind in (kind for kind in SOURCES.values() if kind.role == role):
+    for kind in (kind for kind in all_kinds().values() if kind.role == role):
         further = ", ".join(f"?{name}=" for name in kind.options if f"{name}=" not in kind.example)
         lines.append(f"{kind.example}: {kind.title}" + (f" ({further})" if further else ""))
     return lines

@@ -23,7 +23,7 @@ from ptynb.cluster.devices import plan_for
 from ptynb.exceptions import ClusterError, InvalidValueError, PtynbError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, SECTIONS, NoCluster
+from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, SECTIONS, NoCluster, all_sections
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
@@ -37,7 +37,7 @@ NONE_EXISTS = "No cluster runs that this notebook could use; choose another laun
 def options_of(launcher: str) -> list[OptionField]:
     """Return the options of a launcher, in their order."""
     found = []
-    for name, field in SECTIONS[launcher].model_fields.items():
+    for name, field in all_sections()[launcher].model_fields.items():
         if name == "kind":
             continue
         meaning = (field.json_schema_extra or {}).get(NONE, "") if isinstance(field.json_schema_extra, dict) else ""
@@ -56,11 +56,15 @@ class ClusterFields(Element):
     """What a new run has as its cluster. An invalid value is told below its field.
 
     given: cluster with which the workbench was opened, which is not exchanged. launcher: what starts the engines, or
-    `EXISTING` or `GIVEN`. fields: its options. problem: what is wrong with the launcher itself.
+    `EXISTING` or `GIVEN`. others: launchers of plug-ins. fields: its options. problem: what is
+    wrong with the launcher itself.
     """
 
     component = "clusterFields"
-    launcher = traitlets.Enum((*(name for name in SECTIONS if name != "none"), EXISTING, GIVEN), LOCAL).tag(sync=True)
+    launcher = traitlets.Enum((*(name for name in all_sections() if name != "none"), EXISTING, GIVEN), LOCAL).tag(
+        sync=True
+    )
+    others: traitlets.List[str] = shown(traitlets.List([name for name in all_sections() if name not in SECTIONS]))
     fields: Any = shown(traitlets.Instance(OptionFields))
     problem = shown(traitlets.Unicode(""))
     line = shown(traitlets.Unicode(""))

@@ -22,9 +22,11 @@ def add_cluster_options(parser: argparse.ArgumentParser, *names: str, **defaults
     """Add --cluster, --engines, --device or --threads. defaults: by name, if they are not None."""
 
     def add() -> None:
+        from ptynb.plugins import of_kind
         from ptynb.settings.cluster_options import SECTIONS, Device, LocalCluster
 
-        choices = {"cluster": tuple(SECTIONS), "device": get_args(Device)}
+        kinds = (*SECTIONS, *(one.name for one in of_kind("launchers")))
+        choices = {"cluster": kinds, "device": get_args(Device)}
         for name in names:
             field = LocalCluster.model_fields.get(name)
             description = (field and field.description) or "Kind of cluster"

@@ -38,18 +38,20 @@ from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
+from ptynb.plugins import Plugin, guarded, named, or_of_plugins, used
 from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
-    SECTIONS,
     ClusterSection,
     EngineOptions,
+    LauncherPlugin,
     LocalCluster,
     SlurmCluster,
     SlurmOptions,
     SshCluster,
     SshOptions,
     checked,
+    section_of_kind,
 )
 from ptynb.settings.field_docs import documented_by
 from ptynb.settings.site_file import with_site_defaults
@@ -94,8 +96,9 @@ class Cluster:
     Parameters
     ----------
     {options}
-    launcher : {"local", "pbs", "lsf", "sge", "htcondor"}, default "local"
-        What starts the engines: this machine, or a scheduler. `Cluster.slurm` and `Cluster.ssh` are others.
+    launcher : {"local", "pbs", "lsf", "sge", "htcondor"} or the name of a plug-in, default "local"
+        What starts the engines: this machine, or a scheduler. `Cluster.slurm` and `Cluster.ssh` are others. A plug-in
+        has options of its own.
     engines_per_gpu : int, default 1
         Number of engines that may share a GPU; they exchange gradients by gloo.
     report : callable, optional
@@ -130,19 +133,22 @@ class Cluster:
         self,
         n: int | None = None,
         *,
-        launcher: OwnLauncher = "local",
+        launcher: str = "local",
         engines_per_gpu: int = 1,
         report: Report | None = print,
         cancel: threading.Event | None = None,
         **options: Unpack[EngineOptions],
     ) -> None:
-        if launcher not in get_args(OwnLauncher):
+        section = section_of_kind(launcher) if isinstance(launcher, str) else None
+        of_plugin = section is not None and issubclass(section, LauncherPlugin)
+        if section is None or (launcher not in get_args(OwnLauncher) and not of_plugin):
             raise ClusterError(
-                f"launcher is {launcher!r}; expected one of {', '.join(get_args(OwnLauncher))}, or use Cluster.slurm "
-                "or Cluster.ssh.",
+                f"launcher is {launcher!r}; expected one of {', '.join(get_args(OwnLauncher))}"
+                f"{or_of_plugins('launchers')}, or use Cluster.slurm or Cluster.ssh.",
                 code="argument.invalid-value",
             )
-        chosen = with_site_defaults(checked(SECTIONS[launcher], engines=n, **options))
+        given = options if n is None and of_plugin else {"engines": n, **options}
+        chosen = with_site_defaults(checked(section, **given))
         if launcher != "local" and engines_per_gpu != 1:
             raise ClusterError(
                 f"engines_per_gpu is {engines_per_gpu} and launcher is {launcher!r}, which gives each job a GPU of its "
@@ -153,11 +159,15 @@ class Cluster:
         if launcher == "local":
             plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
             self._set_up(chosen, partial(LocalLauncher, plan), len(plan.engines), plan, LOOPBACK)
+        elif isinstance(chosen, LauncherPlugin):
+            here = launcher_class(launcher).here
+            address = chosen.address or (LOOPBACK if here else outward_address())
+            self._set_up(chosen, partial(_launched, chosen), chosen.engines, None, address, report, cancel)
         else:
             address = chosen.address or site_address() or outward_address()
             self._set_up(chosen, partial(JobLauncher, chosen), chosen.engines or 1, None, address, report, cancel)
         self.start()
-        if launcher != "local" and chosen.device != "cpu":
+        if launcher != "local" and not of_plugin and chosen.device != "cpu":
             self._require_gpus(f"Each job of {launcher} requested a GPU")
 
     def _require_gpus(self, given: str) -> None:
@@ -425,6 +435,13 @@ class Cluster:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def launched_by(self) -> tuple[Plugin, ...]:
+        """The plug-in that starts the engines, if one does."""
+        kind = "" if self._launcher is None else self._launcher.kind
+        plugin = None if not kind or kind in LAUNCHERS else named("launchers", kind)
+        return () if plugin is None else (plugin,)
 
     @property
     def running(self) -> bool:
@@ -925,12 +942,31 @@ class Cluster:
 
 def launcher_class(kind: str) -> type[Launcher]:
     """Return the launcher of a kind of cluster. Raises ClusterError."""
+    section = None if kind in LAUNCHERS else section_of_kind(kind)
+    if section is not None and issubclass(section, LauncherPlugin):
+        found = section.launcher_class
+        if not issubclass(found, Launcher):
+            raise ClusterError(
+                f"The launcher {kind!r} of a plug-in has launcher_class={found!r}; expected a class derived from "
+                "Launcher.",
+                code="plugin.invalid",
+            )
+        return found
     if kind not in LAUNCHERS:
         raise ClusterError(
-            f"The cluster is of the kind {kind!r}; this version of ptynb can join {', '.join(LAUNCHERS)}.",
+            f"The cluster is of the kind {kind!r}; this version of ptynb can join {', '.join(LAUNCHERS)}"
+            f"{or_of_plugins('launchers')}.",
             code="cluster.unknown-kind",
         )
     return LAUNCHERS[kind]
+
+
+def _launched(chosen: LauncherPlugin, name: str, folder: Path) -> Launcher:
+    """Return the launcher of a plug-in, whose errors name it."""
+    with guarded(used("launchers", chosen.kind)):
+        found = chosen.launcher(name, folder)
+    assert isinstance(found, launcher_class(chosen.kind)), f"{chosen.kind} makes another launcher than its class"
+    return found
 
 
 def _stopped() -> ClusterStoppedError:

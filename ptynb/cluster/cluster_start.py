@@ -10,8 +10,11 @@ from ptynb.cluster.cluster import Cluster, Report
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
 from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
-from ptynb.settings.cluster_options import QUEUED, ClusterSection
+from ptynb.settings.cluster_options import QUEUED, ClusterSection, LauncherPlugin
 from ptynb.settings.site_file import with_site_defaults
+
+METHODS = ("slurm", "ssh")
+"""Kinds of clusters that a class method of `Cluster` starts."""
 
 
 def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Event | None = None) -> Cluster:
@@ -20,9 +23,9 @@ def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Even
     report: called with what it waits for, such as a queue. cancel: ends that wait when another thread sets it.
     """
     first, given = _arguments(chosen)
-    if chosen.kind in QUEUED:
+    if chosen.kind in QUEUED or isinstance(chosen, LauncherPlugin):
         given |= {"report": report, "cancel": cancel}
-    start = getattr(Cluster, chosen.kind, Cluster)
+    start = getattr(Cluster, chosen.kind) if chosen.kind in METHODS else Cluster
     cluster: Cluster = start(*first, **given)
     return cluster
 
@@ -31,7 +34,7 @@ def python_of(chosen: ClusterSection) -> str:
     """Return the start as Python, with the options that are not defaults: `pt.Cluster.slurm(nodes=2)`."""
     first, given = _arguments(chosen)
     arguments = ", ".join([*map(repr, first), *(f"{name}={value!r}" for name, value in given.items())])
-    return f"pt.Cluster{f'.{chosen.kind}' if hasattr(Cluster, chosen.kind) else ''}({arguments})"
+    return f"pt.Cluster{f'.{chosen.kind}' if chosen.kind in METHODS else ''}({arguments})"
 
 
 def check(chosen: ClusterSection) -> None:
@@ -51,7 +54,7 @@ def _arguments(chosen: ClusterSection) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional and the keyword arguments; hosts without numbers of engines are a list of names."""
     given = chosen.model_dump(exclude={"kind"}, exclude_defaults=True)
     first = [given.pop(name) for name in ("engines", "hosts") if name in given]
-    if chosen.kind in SCHEDULERS and chosen.kind != "slurm":
+    if (chosen.kind in SCHEDULERS and chosen.kind != "slurm") or isinstance(chosen, LauncherPlugin):
         given = {"launcher": chosen.kind, **given}
     if chosen.kind == "ssh" and not any(chosen.hosts.values()):
         first = [[*chosen.hosts]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ptynb.data.record import at
+from ptynb.plugins import Plugin
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Loaded:
     arrays: names of the options that were arrays ("mask", "motion", "positions", "probe"); values are not recorded.
     digest: as in `ScanIdentity`, and steps: how many steps change patterns when they are read; both of the scan as
         `load` returned it.
+    plugins: those that read the file, or received the scan.
     """
 
     path: str
@@ -28,6 +30,7 @@ class Loaded:
     arrays: tuple[str, ...] = ()
     digest: str = ""
     steps: int = 0
+    plugins: tuple[Plugin, ...] = ()
 
 
 @dataclass(frozen=True)

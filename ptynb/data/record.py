@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ptynb.data.admissions import Admissions
 from ptynb.data.images import phase_growth
 from ptynb.data.stored_field import at as at
+from ptynb.plugins import Plugin
 
 Array = NDArray[Any]
 
@@ -169,6 +170,7 @@ class RunRecord(Annotation):
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     admissions: which patterns came when, if they came during the run.
+    plugins: of other packages that were used, with their versions.
     """
 
     epochs: tuple[Epoch, ...] = field(default=(), metadata=at("epochs", required=True))
@@ -185,6 +187,7 @@ class RunRecord(Annotation):
     started: str = field(default="", metadata=at("entry/start_time", required=True))
     history: tuple[Thumbnail, ...] = field(default=(), metadata=at("moments", required=True, checkpoint="moments"))
     admissions: Admissions | None = None
+    plugins: tuple[Plugin, ...] = ()
 
 
 STOPPED = "stopped"

@@ -66,6 +66,8 @@ class Result(RunRecord):
     admissions : Admissions, optional
         Which patterns came when, of a scan that was measured during the run; None for other scans. Those that never
         came have their planned position, and are in no figure.
+    plugins : tuple of Plugin, optional
+        Plug-ins of other packages that were used, with their versions.
     r_factor : float
         Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
         measured.

@@ -27,6 +27,7 @@ from ptynb.data.patterns import AbsentFrames, Frames, SelectedFrames, StackedFra
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, check_choice
+from ptynb.plugins import Plugin
 from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
@@ -455,7 +456,7 @@ class Scan:
             frames, steps = source, steps + 1
         return steps
 
-    def loaded_from(self, path: Path, options: Mapping[str, Any]) -> Scan:
+    def loaded_from(self, path: Path, options: Mapping[str, Any], plugins: tuple[Plugin, ...] = ()) -> Scan:
         """Return the same scan with a record of the file and the options of `ptynb.load`.
 
         Parameters
@@ -464,6 +465,8 @@ class Scan:
             The file.
         options : dict
             Options of `ptynb.load`; arrays among them are recorded by name.
+        plugins : tuple of Plugin, optional
+            Plug-ins that have read the file, or received the scan.
 
         Returns
         -------
@@ -485,6 +488,7 @@ class Scan:
             tuple(sorted(arrays)),
             self.metadata_digest,
             self.preparation_steps,
+            plugins,
         )
         return dataclasses.replace(self, loaded=loaded, preparation=())
 

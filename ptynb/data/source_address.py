@@ -1,7 +1,7 @@
 """Live sources: what there is to know of each kind, and which one of them an address names.
 
-`SOURCES` is the only list of them: addresses, the receiver, forms, run files, the docstring of `listen` and
-`ptynb emulate` follow from it.
+`SOURCES` is the only list of those of ptynb: addresses, the receiver, forms, run files, the docstring of `listen` and
+`ptynb emulate` follow from it. Plug-ins add others (`all_kinds`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
+from ptynb import plugins
 from ptynb.exceptions import AcquisitionError, InvalidValueError
+from ptynb.plugins import Plugin
 from ptynb.text import quoted
 
 Role = Literal["source", "positions"]
@@ -111,7 +113,29 @@ SOURCES = {
         emulators={"json": "ptynb.acquisition.emulators.position_players:JsonPlayer"},
     ),
 }  # fmt: skip
-"""All kinds of live sources; but for files, by the scheme of their addresses."""
+"""All kinds of live sources of ptynb; but for files, by the scheme of their addresses."""
+
+
+def source_kind(name: str) -> SourceKind | None:
+    """Return a kind of live sources, one of ptynb's or of a plug-in; None if there is none. Raises PluginError."""
+    if name in SOURCES:
+        return SOURCES[name]
+    plugin = plugin_of(name)
+    return None if plugin is None else plugins.instance(plugin, SourceKind)
+
+
+def plugin_of(name: str) -> Plugin | None:
+    """Return the plug-in that this kind of live sources is; None if it is one of ptynb's, or not installed."""
+    return None if name in SOURCES else plugins.named("live_sources", name)
+
+
+def all_kinds() -> dict[str, SourceKind]:
+    """Return all kinds of live sources, those of plug-ins, too; what cannot be used of them is a notice."""
+    found = dict(SOURCES)
+    for plugin in plugins.of_kind("live_sources"):
+        with plugins.isolated():
+            found.setdefault(plugin.name, plugins.instance(plugin, SourceKind))
+    return found
 
 
 def example(role: Role) -> str:
@@ -182,9 +206,12 @@ def live_addresses(source: str | Path, positions: str) -> tuple[Address, Address
 
 def _network(text: str, role: Role) -> Address:
     parts = urlsplit(text)
-    kind = SOURCES.get(parts.scheme)
+    kind = source_kind(parts.scheme)
     if kind is None or kind.role != role:
-        raise _invalid(role, text, f"an address such as {addresses(role)}")
+        others = ", ".join(one.example for name, one in all_kinds().items() if name not in SOURCES and one.role == role)
+        raise _invalid(
+            role, text, f"an address such as {addresses(role)}{f', or of a plug-in: {others}' * bool(others)}"
+        )
     options = _options(role, text, parts.scheme, parts.query)
     if not kind.port:
         if not parts.netloc and not parts.path:
@@ -200,7 +227,8 @@ def _network(text: str, role: Role) -> Address:
 
 
 def _options(role: Role, text: str, scheme: str, query: str) -> dict[str, str]:
-    kind, options = SOURCES[scheme], dict(parse_qsl(query))
+    kind, options = source_kind(scheme), dict(parse_qsl(query))
+    assert kind is not None, scheme
     for name, value in options.items():
         if name not in kind.options:
             raise _invalid(role, text, f"{' or '.join(kind.options) or 'none'} as option", "argument.unknown")

@@ -31,6 +31,7 @@ from ptynb.engine.resampled_state import settings_in_window
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity, of_object
 from ptynb.io.reading.large_array import is_large, write_piece
+from ptynb.io.scan_identity import plugins_of
 from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
@@ -50,7 +51,7 @@ from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, WeightedSum, amplitude_residuals, make_loss, poisson_below
 from ptynb.physics.model import Model, Slab
-from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
+from ptynb.physics.model_builder import components_of_plugins, corner_shift, initial_arrays, make_model, object_frame
 from ptynb.physics.streamed_object import Bands, StreamedObject
 from ptynb.physics.torch_steps import product_of_slices
 from ptynb.preparation.crop_and_pad import in_window
@@ -149,6 +150,8 @@ class Loop:
         mean_pattern, self._sums = self.shard.totals(self.order.count)
         self.mean_count = float(mean_pattern.mean())
         """Mean count of a pixel."""
+        self.plugins = plugins_of(whole, settings)
+        """Plug-ins that the run has used up to now."""
         self.scan = {**identity(whole), "counts": self._sums.counts}
         """Identity of the scan, which is stored in checkpoints and compared on resuming."""
         self._environment = _environment(group)
@@ -157,7 +160,8 @@ class Loop:
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         if self.tile is not None or settings.object.layout == "streamed":
             _check_reach(self._custom_constraints, settings.object.layout)
-        components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
+        custom = [extension for extension in extensions if isinstance(extension, ModelComponent)]
+        components = [*components_of_plugins(scan, settings), *custom]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
         positions = self.model.components["positions"]
         assert isinstance(positions, Positions)
@@ -569,6 +573,7 @@ class Loop:
         return settings if self.pattern_size is None else settings_in_window(settings, *self._windows)
 
     def _apply_settings(self, settings: Settings) -> None:
+        self.plugins = (*dict.fromkeys((*self.plugins, *settings.plugins)),)
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings, self.problem.settings = settings, self._in_window(settings)
         if data_terms_changed:
@@ -712,6 +717,7 @@ class Loop:
             started=self.started,
             history=self.history,
             admissions=self._admissions(),
+            plugins=self.plugins,
         )
 
     def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
@@ -730,6 +736,7 @@ class Loop:
                 self._use(admission)
             self._admitted_at, self.live_epochs = state.admissions.updates.tolist(), state.admissions.epochs
         self._check_state(state)
+        self.plugins = (*dict.fromkeys((*state.plugins, *self.plugins)),)
         self.begun = Settings(**state.begun)
         same_batches = state.batch == self.order.batch
         self.epoch, self.update = state.epoch, state.update if same_batches else 0

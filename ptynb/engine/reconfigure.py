@@ -47,6 +47,7 @@ SAME_PROBLEM = {
 REFUSED = {
     "precision": "the numbers would be others",
     "detector.oversampling": "the probe would get another window",
+    "components": "components of plug-ins are part of the model from the beginning",
 }
 """Settings that cannot change, and the reasons."""
 DEFAULTS = Settings()

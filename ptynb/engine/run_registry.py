@@ -23,7 +23,8 @@ from ptynb.engine import precompilation
 from ptynb.engine.gpu import gpu_identity
 from ptynb.engine.status_publisher import Deliver
 from ptynb.engine.worker import Worker
-from ptynb.exceptions import PtynbError
+from ptynb.exceptions import PluginError, PtynbError
+from ptynb.plugins import Plugin, check_installed
 from ptynb.settings import Checkpointing, Settings
 
 _workers: dict[str, Worker] = {}
@@ -60,6 +61,15 @@ def open_worker(
     except ValueError as error:
         return str(error), getattr(error, "code", "") or "argument.invalid-value", getattr(error, "fields", ())
     _specs[name] = spec
+    return None
+
+
+def check_plugins(used: tuple[Plugin, ...]) -> tuple[str, str] | None:
+    """Return message and code of the error if a plug-in is missing here, or another version; None: all are there."""
+    try:
+        check_installed(used)
+    except PluginError as error:
+        return str(error), error.code
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from ptynb.figures.figure_page import Width, fit, known, name_panels, paper_page
 from ptynb.figures.figure_part import FigurePart, Region
 from ptynb.figures.overview import overview
 from ptynb.figures.truth_error import compare_with_truth as compare_with_truth
+from ptynb.io.export.colour_maps import names_with
 
 Kind = Literal[
     "overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "errors", "frc"
@@ -127,7 +127,7 @@ def figure(
             )
         return overview(result, against)
     if colours is not None:
-        known(colours, colormaps, "colours")
+        known(colours, names_with(colours), "colours")
     if (not part.plain and chosen not in WITH_PART) or (limits is not None and chosen not in WITH_LIMITS):
         raise InvalidValueError(
             f"kind {chosen!r} supports no region, limits or ticks; limits are for {', '.join(WITH_LIMITS)} and arrays, "
@@ -161,7 +161,7 @@ def _of_array(
             code="argument.conflict",
         )
     if colours is not None:
-        known(colours, colormaps, "colours")
+        known(colours, names_with(colours), "colours")
     page = paper_page(width or "single", letters)
     with page.styled():
         array(page, values, part, pixel_size, label, colours)

@@ -7,6 +7,7 @@ form no scan. Suspicious patterns (empty, or far larger in memory than in the fi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,11 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from ptynb import plugins
 from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
-from ptynb.exceptions import FileError, PtynbError, PtynbWarning, about
+from ptynb.exceptions import FileError, PluginError, PtynbError, PtynbWarning, about
 from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import (
     cxi,
@@ -48,6 +50,7 @@ from ptynb.io.reading.reading_errors import unreadable
 from ptynb.io.reading.settled_record import check_claims, check_width, place_of, settled
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
+from ptynb.plugins import Plugin
 from ptynb.settings.claimed_values import UNITS
 from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import gigabytes
@@ -68,9 +71,9 @@ FORMATS: tuple[Format, ...] = (
     rosettasciio.FORMAT,
     plain_hdf5.FORMAT,  # accepts any HDF5 file: after all others
 )
-"""Readable formats; the first that recognises a file reads it."""
+"""Readable formats; the first that recognises a file reads it. Those of plug-ins are asked before the last one."""
 SUFFIXES = frozenset(suffix for format in FORMATS for suffix in format.suffixes)
-"""Usual ends of the names of scans, in small letters."""
+"""Usual ends of the names of scans in these formats, in small letters."""
 FIRST_BYTES = 4096
 """Number of first bytes by which formats other than HDF5 are recognised."""
 GIVES_GEOMETRY = (
@@ -133,16 +136,17 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
     path = Path(path).expanduser()
     record = find(path, options)
     scan = record if isinstance(record, Scan) else assemble(record, options, path)
-    return _finished(scan, options, path)
+    plugin = None if isinstance(record, Scan) else record.plugin
+    return _finished(scan, options, path, () if plugin is None else (plugin,))
 
 
-def _finished(scan: Scan, options: LoadOptions, path: Path) -> Scan:
-    """Warn about suspicious patterns, and record the origin of the scan."""
+def _finished(scan: Scan, options: LoadOptions, path: Path, by: tuple[Plugin, ...]) -> Scan:
+    """Warn about suspicious patterns, and record the origin of the scan. by: plug-ins that have read it."""
     if scan.acquisition is not None:  # patterns are still to come
-        return scan.loaded_from(path, options.arguments)
+        return scan.loaded_from(path, options.arguments, by)
     for warning in check_patterns(scan.frames, scan.counts, masked=scan.mask is not None):
         warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=4)
-    return scan.loaded_from(path, options.arguments)
+    return scan.loaded_from(path, options.arguments, by)
 
 
 def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
@@ -151,13 +155,12 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
         with opened(path) as head:
             written_by = "" if head.file is None else str(head.file.attrs.get("format", ""))
             # Results and checkpoints of ptynb may resemble other formats.
-            known = () if written_by.startswith("ptynb") else FORMATS
-            chosen = next((one for one in known if one.recognises(head)), None)
+            chosen = None if written_by.startswith("ptynb") else _recognised(head)
             if chosen is None and written_by != NATIVE:
                 raise _unknown(head, written_by)
         if chosen is not None:
             return settled(chosen.read(path, options), options)
-    except FileError:
+    except (FileError, PluginError):
         raise
     except Exception as error:
         raise unreadable(path, error) from error
@@ -167,6 +170,42 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
             code="argument.conflict",
         )
     return read_scan(path)
+
+
+def _recognised(head: Head) -> Format | None:
+    """Return the first format that recognises a file; plug-ins are asked if only the last one is left."""
+    last = FORMATS[-1]
+    found = next((one for one in FORMATS[:-1] if one.recognises(head)), None)
+    found = found or next((one for one in _formats_of_plugins() if one.recognises(head)), None)
+    return found or (last if last.recognises(head) else None)
+
+
+def suffixes() -> frozenset[str]:
+    """Return the usual ends of the names of scans, in small letters, in formats of plug-ins, too."""
+    return SUFFIXES.union(*(format.suffixes for format in _formats_of_plugins()))
+
+
+def _formats_of_plugins() -> Iterator[Format]:
+    """Yield the formats of plug-ins, imported one after the other; what cannot be used of them is a notice."""
+    for plugin in plugins.of_kind("formats"):
+        with plugins.isolated():
+            yield _guarded(plugin, plugins.instance(plugin, Format))
+
+
+def _guarded(plugin: Plugin, format: Format) -> Format:
+    """Return the format of a plug-in, whose errors name it, with the plug-in in what it reads."""
+
+    def recognises(head: Head) -> bool:
+        found = False
+        with plugins.isolated(), plugins.guarded(plugin, "cannot say whether a file is of its format"):
+            found = bool(format.recognises(head))
+        return found
+
+    def read(path: Path, options: LoadOptions) -> FileRecord:
+        with plugins.guarded(plugin, f"cannot read {path.name}"):
+            return dataclasses.replace(format.read(path, options), plugin=plugin)
+
+    return dataclasses.replace(format, recognises=recognises, read=read)
 
 
 @contextmanager

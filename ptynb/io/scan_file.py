@@ -39,6 +39,7 @@ from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.reading.safe_reading import Checked
+from ptynb.plugins import Plugin
 from ptynb.preparation.recorded_steps import check_measured
 
 FORMAT = "ptynb scan"
@@ -154,12 +155,12 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
     return write_scan(path, scan, chunks)
 
 
-def as_planned(path: Path) -> Scan:
+def as_planned(path: Path, plugins: tuple[Plugin, ...] = ()) -> Scan:
     """Load a scan that was, or is, received: all planned patterns with their planned positions, and its `acquisition`.
 
-    Of a file that was not received this is the scan as it is.
+    Of a file that was not received this is the scan as it is. plugins: by which it is received.
     """
-    return _arriving(_read(path)).loaded_from(path, {})
+    return _arriving(_read(path)).loaded_from(path, {}, plugins)
 
 
 def _arriving(scan: Scan) -> Scan:

@@ -18,6 +18,7 @@ import scipy
 import torch
 from torch import Tensor
 
+from ptynb import plugins
 from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import ObjectPart, Positions, Tilt
 from ptynb.physics.components.component import ModelComponent, copied_to
@@ -238,6 +239,12 @@ def impose(constraint: settings.Constraint, model: Model) -> None:
         f"{type(constraint).__name__} has no implementation; expected a constraint of pt.constraints.",
         code="argument.invalid-type",
     )
+
+
+@impose.register
+def _(constraint: settings.ConstraintPlugin, model: Model) -> None:
+    with plugins.guarded(plugins.used("constraints", constraint.kind)):
+        constraint.impose(model)
 
 
 @impose.register

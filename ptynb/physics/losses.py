@@ -14,9 +14,11 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 
+from ptynb import plugins
 from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.scan import AnyGeometry
 from ptynb.physics.hotpath import compiled_for, compiled_steps
+from ptynb.plugins import Plugin
 
 FLOOR = 1e-6
 """ε in units of the mean count of a pixel: negligible for the loss, sufficient for single precision."""
@@ -190,6 +192,29 @@ class WeightedSum(Loss):
         return values, slopes
 
 
+@final
+class PluginLoss(Loss):
+    """The loss of a plug-in, whose errors name it."""
+
+    def __init__(self, plugin: Plugin, floor: float) -> None:
+        """Raise PluginError if the plug-in has no loss that can be made."""
+        super().__init__(floor)
+        self._plugin = plugin
+        kind = plugins.class_of(plugin, Loss)  # type: ignore[type-abstract]
+        with plugins.guarded(plugin):
+            self._loss = kind(floor)
+
+    def normaliser(self, sums: Sums) -> float:
+        """Return its normaliser."""
+        with plugins.guarded(self._plugin):
+            return self._loss.normaliser(sums)
+
+    def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return its value and derivative."""
+        with plugins.guarded(self._plugin):
+            return self._loss.value_and_slope(model, counts, mask)
+
+
 def poisson_below(geometry: AnyGeometry | None) -> float:
     """Return the mean count of a pixel below which the Poisson likelihood is the default for a scan."""
     electrons = geometry is not None and geometry.wavelength < LONGEST_ELECTRON
@@ -204,7 +229,9 @@ def make_loss(name: str, mean_count: float, damped: bool = False) -> Loss:
     if name == "amplitude":
         return AmplitudeLoss(FLOOR * mean_count, SLOPE_DAMPING * mean_count * damped)
     losses: dict[str, type[Loss]] = {"poisson": PoissonLoss, "intensity": IntensityLoss}
-    return losses[name](FLOOR * mean_count)
+    if name in losses:
+        return losses[name](FLOOR * mean_count)
+    return PluginLoss(plugins.used("losses", name), FLOOR * mean_count)
 
 
 def loss_of(model: Tensor, counts: Tensor, mask: Tensor | None, loss: Loss) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -13,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb import plugins
 from ptynb.data.arrivals import Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import ObjectFrame, Scan, check_scan
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, ScanError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PluginError, ScanError
 from ptynb.physics.components.builtin import (
     Affine,
     Background,
@@ -34,7 +36,7 @@ from ptynb.physics.components.builtin import (
     Variations,
     Weights,
 )
-from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.components.component import STEPS, ModelComponent, overrides
 from ptynb.physics.components.descan import Descan, ThinObjectDescan
 from ptynb.physics.components.fly_scan import FlyScan, NearFieldFlyScan, motion_between
 from ptynb.physics.components.probe_aberrations import Aberrations, aberration_basis
@@ -44,6 +46,7 @@ from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
 from ptynb.physics.streamed_object import StreamedObject
 from ptynb.physics.tilted_detector import far_field_resampling
+from ptynb.plugins import Plugin
 from ptynb.preparation.combination import smallest_gap
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
@@ -295,6 +298,35 @@ def make_model(
         part=part,
         streamed=streamed,
     )
+
+
+def components_of_plugins(scan: Scan, settings: Settings) -> list[ModelComponent]:
+    """Return the components of plug-ins that are in the settings, whose steps name the plug-in where they fail.
+
+    Raises PluginError.
+    """
+    components = []
+    for chosen in settings.components:
+        plugin = plugins.used("components", chosen.kind)
+        with plugins.guarded(plugin):
+            component = chosen.component(scan)
+        if not isinstance(component, ModelComponent):
+            raise PluginError(
+                f"The model component {plugin.name!r} of {plugin.distribution} {plugin.version} made a "
+                f"{type(component).__name__}; expected a ModelComponent. Update or remove that package.",
+                code="plugin.invalid",
+            )
+        component.name, component.rate = chosen.kind, chosen.learning_rate
+        for step in (*STEPS, "update_done"):
+            if overrides(component, step):
+                setattr(component, step, partial(_guarded_step, plugin, getattr(component, step)))
+        components.append(component)
+    return components
+
+
+def _guarded_step(plugin: Plugin, step: Callable[..., Any], *arguments: Any) -> Any:
+    with plugins.guarded(plugin):
+        return step(*arguments)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
-from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
+from ptynb.io.export.colour_maps import COLOURS, CYCLIC, look_up_table, offered
 
 LARGEST_SIDE = 2048
 """Maximum side of a picture on the page [pixels]: browsers draw and zoom these without delay."""
@@ -149,7 +149,7 @@ class PageData:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all content as plain values, which become JSON in the page."""
-        maps = {*COLOURS, *(str(picture["colours"]) for picture in self.pictures.values())}
+        maps = {*offered(), *(str(picture["colours"]) for picture in self.pictures.values())}
         return {
             "file": self.file,
             "tables": {name: encoded(look_up_table(name).tobytes()) for name in sorted(maps, key=_order)},

@@ -167,6 +167,7 @@ def environment_rows(result: Result) -> list[Row]:
         "Batch": machines.batch,
         "Patterns stored on": machines.frames,
         "Extensions": ", ".join(machines.extensions),
+        "Plug-ins": ", ".join(f"{one.name} ({one.distribution} {one.version})" for one in result.plugins),
         "Seed": "" if result.seed is None else result.seed,
         "Started": result.started[:19].replace("T", " "),
         "Result taken": result.ended[:19].replace("T", " "),

@@ -19,7 +19,8 @@ from ptynb.distributed.group import Membership, nothing
 from ptynb.engine import run_registry
 from ptynb.engine.status_publisher import Deliver
 from ptynb.engine.worker import Worker
-from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
+from ptynb.exceptions import ClusterError, EngineLostError, PluginError, SettingsError
+from ptynb.plugins import Plugin
 from ptynb.session.run_spec import RunSpec
 from ptynb.text import counted
 
@@ -58,6 +59,11 @@ class Engines(ABC):
     @abstractmethod
     def unfollow(self) -> None:
         """End `follow`."""
+
+    @property
+    def launched_by(self) -> tuple[Plugin, ...]:
+        """The plug-in that started the engines, if one did."""
+        return ()
 
     @property
     @abstractmethod
@@ -217,6 +223,7 @@ class ClusterEngines(Engines):
         if ranks is None:
             ranks = [*range(len(cluster))] if spec.ranks is None else [*spec.ranks]
         self._set_up(cluster, secrets.token_hex(4), ranks)
+        check_plugins(cluster, spec, ranks)
         self._store = cluster.open_store(self._ranks[0])
         remembered = spec.without_patterns()
         arguments = [
@@ -252,10 +259,15 @@ class ClusterEngines(Engines):
 
     def _set_up(self, cluster: Cluster, name: str, ranks: list[int]) -> None:
         self._cluster, self._folder, self.name, self._ranks = cluster, cluster.folder, name, ranks
+        self._launched_by = cluster.launched_by
         self._end_following: Callable[[], None] = nothing
         self.world = len(ranks)
         self.devices = tuple(cluster.plan.engines[rank].identity for rank in ranks)
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
+
+    @property
+    def launched_by(self) -> tuple[Plugin, ...]:
+        return self._launched_by
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return self._cluster.caller.call_worker(self._ranks[rank], (self.name, method, *arguments), timeout)
@@ -334,6 +346,16 @@ class ClusterEngines(Engines):
                 self._cluster.kill(rank)
         self.unfollow()
         self._cluster.close_store(self._store)
+
+
+def check_plugins(cluster: Cluster, spec: RunSpec, ranks: list[int]) -> None:
+    """Raise PluginError if a plug-in of this run is missing on an engine, or is another version there."""
+    if not (used := spec.plugins):
+        return
+    answers = cluster.call_all(ranks, run_registry.check_plugins, [(used,)] * len(ranks))
+    for rank, problem in zip(ranks, answers, strict=True):
+        if problem:
+            raise PluginError(f"On the engine of rank {rank}: {problem[0]}", code=problem[1])
 
 
 def end_forgotten(cluster: Cluster, ranks: Sequence[int] | None) -> None:

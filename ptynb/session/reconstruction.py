@@ -961,6 +961,7 @@ class Reconstruction(RunView):
                 batch=self.batch,
                 extensions=self._client.spec.extension_names,
             )
+            data = dataclasses.replace(data, plugins=(*data.plugins, *engines.launched_by))
             self._result = make_result(self.scan, data, machines, self._client.failure)
             self._result_at = (last.epoch, last.update, last.applied)
 

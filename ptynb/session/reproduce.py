@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,13 @@ from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import RunSpan
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError, PtynbError
+from ptynb.exceptions import FileError, PtynbError, PtynbWarning
 from ptynb.io.checkpoint_dir import new_folder
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.io.scan_file import as_planned
+from ptynb.plugins import other_versions
 from ptynb.preparation.combination import combine
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
@@ -114,9 +116,19 @@ def reproduce(
     FileError
         If the scan has changed ("scan.other"), or is not available ("scan.not-in-file", "file.not-found"), or the
         record is incomplete ("file.incomplete").
+    PluginError
+        If a plug-in of the original run is not installed ("plugin.not-installed").
+
+    Warns
+    -----
+    PtynbWarning
+        If a plug-in of the original run is installed in another version.
     """
     path = Path(path).expanduser()
     first = load_result(path)
+    versions = other_versions(first.plugins, loads=scan is None)
+    for remark in versions:
+        warnings.warn(remark, PtynbWarning, stacklevel=2)
     initial = first.initial_settings or settings_before(first.settings, first.changes)
     if not initial:
         raise FileError(
@@ -157,7 +169,7 @@ def reproduce(
                     run = event
             _reach(recon, len(first.epochs), first.update, run)
             second = recon.result
-    return compared(first, second, notes_on(first, second))
+    return compared(first, second, (*versions, *notes_on(first, second)))
 
 
 def loaded_again(then: ScanIdentity, path: Path, how: str = "reproduce(path, scan)") -> Scan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from ptynb.data.provenance import ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
 from ptynb.engine.checkpoint_loading import plan_and_settings
-from ptynb.exceptions import ClusterError
+from ptynb.exceptions import ClusterError, PtynbWarning
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
+from ptynb.plugins import other_versions
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction, place_for
 from ptynb.session.recorded_arrivals import measured_again
@@ -222,6 +224,8 @@ def resume(
         inside = checkpoint_branches.root_of(start.parent).parent == default_folder()
         checkpointing = Checkpointing() if inside else Checkpointing(folder=start.parent)
     state = load_state(start)
+    for remark in other_versions(state.plugins, loads=scan is None):
+        warnings.warn(remark, PtynbWarning, stacklevel=2)
     scan = scan_of_state(state, start) if scan is None else scan
     plan, chosen = to_continue_with(state, settings)
     spec = RunSpec(scan, chosen, pickled(extensions, plan), checkpointing, timeout, on_failure, plan=plan)

@@ -27,7 +27,7 @@ from ptynb.io.reading.large_array import mapped_pieces
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
-from ptynb.physics.model_builder import check_together, corner_shift, make_model
+from ptynb.physics.model_builder import check_together, components_of_plugins, corner_shift, make_model
 from ptynb.preparation.crop_and_pad import in_window
 from ptynb.private_folder import private_folder
 from ptynb.session.run_spec import RunSpec
@@ -116,7 +116,15 @@ def result_of(path: Path, spec: RunSpec) -> Result:
     object, probe = torch.from_numpy(np.array(shown.object[..., :1, :1], ndmin=4)), torch.from_numpy(shown.probe)
     custom = [component for component in pickle.loads(spec.extensions) if isinstance(component, ModelComponent)]
     loss = make_loss("amplitude", mean_count)  # any: none is evaluated
-    model = make_model(seen, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
+    model = make_model(
+        seen,
+        settings,
+        object,
+        probe,
+        loss,
+        mean_count=mean_count,
+        extensions=[*components_of_plugins(seen, settings), *custom],
+    )
     model.probe.set_scale(torch.from_numpy(state.scale))
     model.set_arrays(arrays)
     if state.admissions is not None:

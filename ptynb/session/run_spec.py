@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
+from ptynb.io.scan_identity import plugins_of
 from ptynb.optimize.batching import patterns_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
+from ptynb.plugins import Plugin
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
@@ -48,6 +50,12 @@ class RunSpec:
     def patterns_of(self, rank: int, world: int) -> NDArray[np.int64]:
         """Return the patterns that an engine needs in the present and in later stages, ascending."""
         return patterns_of(self.scan, self.plan.settings_from(self.settings), rank, world)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Plug-ins that the present and later stages use."""
+        stages = self.plan.settings_from(self.settings)
+        return (*dict.fromkeys(plugin for one in stages for plugin in plugins_of(self.scan, one)),)
 
     @property
     def extension_names(self) -> tuple[str, ...]:

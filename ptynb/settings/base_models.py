@@ -377,15 +377,24 @@ def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
     for part in location[:-1]:
         if isinstance(part, int):
             continue
-        kinds = [
-            choice
-            for choice in choices
-            if "kind" in choice.model_fields and part == choice.model_fields["kind"].default
-        ]
+        kinds = [choice for choice in choices if part == kind_of(choice)]
         choices = kinds or [
             found
             for choice in choices
             if part in choice.model_fields
             for found in models_in(choice.model_fields[part].annotation)
         ]
+        if not choices:  # an entry of a plug-in, whose class no annotation names
+            choices = [one for one in _all_models(SettingsModel) if kind_of(one) == part] or [model]
     return [name for name in choices[0].model_fields if name != "kind"]
+
+
+def kind_of(model: type[BaseModel]) -> str:
+    """Return the kind of the entries that have this model; empty for other models."""
+    return str(model.model_fields["kind"].default) if "kind" in model.model_fields else ""
+
+
+def _all_models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _all_models(model)

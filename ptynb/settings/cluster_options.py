@@ -9,10 +9,13 @@ signature and docstring), fields of the section `cluster` of a run file, and opt
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Self,
     TypedDict,
@@ -26,6 +29,7 @@ from pydantic.config import JsonDict
 
 from ptynb.exceptions import ClusterError, InvalidValueError, SettingsError
 from ptynb.settings.base_models import MOST_SECONDS, TRUST, SettingsModel
+from ptynb.settings.plugin_entries import PluginEntries
 
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
 """Devices to compute on: "cuda" are GPUs of NVIDIA, "xpu" is one of Intel, "mps" one of Apple.
@@ -393,10 +397,64 @@ SECTIONS: dict[str, type[ClusterSection]] = {section.model_fields["kind"].defaul
 """The sections by their kind."""
 QUEUED = tuple(kind for kind, section in SECTIONS.items() if issubclass(section, _JobRules))
 """Kinds of clusters whose start may wait in a queue."""
+
+
+class LauncherPlugin(_RemoteRules):
+    """Base class of launchers of plug-ins: the options of a cluster, and what starts its engines.
+
+    A subclass has its name as `kind: Literal["name"] = "name"`, further fields with descriptions, from which forms are
+    made, `launcher_class` and `launcher`. What runs a program, or connects to other machines, is marked: a run file
+    with it has to be confirmed (`json_schema_extra={TRUST: "is the command that ..."}`). Engines are started by
+    `python -m ptynb.cluster.engine_main FOLDER`, with their rank in the variable PTYNB_RANK.
+
+    Attributes
+    ----------
+    launcher_class : type
+        Class of the launcher, derived from `ptynb.plugin_api.Launcher`.
+    """
+
+    launcher_class: ClassVar[type[Any]]
+    kind: str
+    engines: Annotated[Count, Field(default=1, description="Number of engines")]
+    device: DeviceOption
+    threads: Annotated[Count | None, Field(default=None, **THREADS)]
+    address: Address
+    detached_timeout: DetachedTimeout
+    timeout: Annotated[Timeout, Field(default=120.0, title=START_TITLE, description=START_TIMEOUT)]
+
+    @abstractmethod
+    def launcher(self, name: str, folder: Path) -> Any:
+        """Return the launcher of a new cluster.
+
+        Parameters
+        ----------
+        name : str
+            Name of the cluster, with which its processes are marked.
+        folder : Path
+            Folder of the cluster.
+
+        Returns
+        -------
+        Launcher
+            The launcher, which has started nothing.
+        """
+
+
+LAUNCHERS = PluginEntries("launchers", LauncherPlugin, tuple(SECTIONS))  # type: ignore[type-abstract]
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
 else:
-    AnyCluster = Annotated[Union[CLUSTERS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
+    AnyCluster = Annotated[Annotated[Union[CLUSTERS], Field(discriminator="kind")], LAUNCHERS]  # noqa: UP007 - of a tuple
+
+
+def all_sections() -> dict[str, type[ClusterSection]]:
+    """Return the sections by their kind, those of plug-ins, too; what cannot be used of them is a notice."""
+    return {**SECTIONS, **LAUNCHERS.models()}
+
+
+def section_of_kind(kind: str) -> type[ClusterSection] | None:
+    """Return the section of a kind, one of ptynb's or of a plug-in; None if there is none. Raises PluginError."""
+    return SECTIONS.get(kind) or LAUNCHERS.model(kind)
 
 
 def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self
+from abc import abstractmethod
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_span
+from ptynb.settings.field_docs import models_in
+from ptynb.settings.plugin_entries import PluginEntries, kinds_of
 
 Strength = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
@@ -296,7 +299,35 @@ class SmoothTilts(Constraint):
     sigma: Length = Field(title="Standard deviation", description="Standard deviation of the weights [object pixels]")
 
 
-AnyConstraint = Annotated[
+class ConstraintPlugin(Constraint):
+    """Base class of constraints of plug-ins: the settings of one, and what it does.
+
+    A subclass has its name as `kind: Literal["name"] = "name"`, further fields with descriptions, from which forms and
+    docstrings are made, and `impose`. With an object in tiles `reach` has to be a number; with a streamed one
+    constraints of plug-ins are not supported.
+    """
+
+    kind: str
+
+    @property
+    def reach(self) -> int | None:
+        """All pixels, unless a subclass says less."""
+        return None
+
+    @abstractmethod
+    def impose(self, model: Any) -> None:
+        """Change the parameters of the model in place: `model.object.set(...)`, `model.probe.set(...)`.
+
+        It is called on all engines, without gradients, and has to be deterministic and equal on all of them.
+
+        Parameters
+        ----------
+        model : Model
+            The model, with its object, probe and components.
+        """
+
+
+BuiltInConstraint = Annotated[
     OrthogonalModes
     | ProbeSupport
     | ProbeAperture
@@ -320,3 +351,5 @@ AnyConstraint = Annotated[
     | SmoothTilts,
     Field(discriminator="kind"),
 ]
+CONSTRAINTS = PluginEntries("constraints", ConstraintPlugin, kinds_of(models_in(BuiltInConstraint)))  # type: ignore[type-abstract]
+AnyConstraint = Annotated[BuiltInConstraint, CONSTRAINTS]

@@ -357,10 +357,23 @@ WITHOUT_STAGES = StagePlan()
 def check_stages(settings: Settings, stages: tuple[Stage, ...]) -> None:
     """Raise InvalidValueError if the settings of a stage are invalid, or there are more epochs than a run can have."""
     for number, stage in enumerate(stages, 1):
+        before = settings.components
         try:
             settings = stage.applied_to(settings)
         except SettingsError as error:
             raise error.retold(InvalidValueError, f"in the settings of stage {number}: {error}") from None
+        if number > 1 and settings.components != before:
+            raise InvalidValueError(
+                f"stage {number} changes the components of plug-ins, which are part of the model from the beginning; "
+                "give them in the settings of all stages",
+                code="settings.unsupported-combination",
+            )
+    if settings.components and len({stage.pattern_size for stage in stages}) > 1:
+        raise InvalidValueError(
+            f"the stages have different pattern_size, and the component '{settings.components[0].kind}' of a plug-in "
+            "cannot be resampled; use one pattern_size, or leave the component out",
+            code="settings.unsupported-combination",
+        )
     if sum(stage.epochs for stage in stages) > MOST_EPOCHS:
         raise InvalidValueError(
             f"the stages have more than {MOST_EPOCHS} epochs together; give fewer", code="settings.invalid-value"

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic.config import JsonDict
 
 from ptynb.settings.base_models import SettingsModel
+from ptynb.settings.field_docs import DOCUMENTED_TYPE
+from ptynb.settings.plugin_entries import PluginName
 
-LossName = Literal["amplitude", "poisson", "intensity"]
+LOSSES = ("amplitude", "poisson", "intensity")
+LossName = Annotated[str, PluginName("losses", LOSSES)]
+LOSS_TYPE: JsonDict = {DOCUMENTED_TYPE: '{"amplitude", "poisson", "intensity"} or the name of a plug-in'}
 
 
 class Regularizer(SettingsModel):
@@ -23,7 +28,7 @@ class DataTerm(Regularizer):
     """A second loss of the patterns."""
 
     kind: Literal["data"] = "data"
-    loss: LossName = Field(title="Loss", description="Name of the loss")
+    loss: LossName = Field(title="Loss", description="Name of the loss", json_schema_extra=LOSS_TYPE)
 
 
 class PACBED(Regularizer):

@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from ptynb.settings.base_models import GROUP, Part, flat
 from ptynb.settings.base_models import nested as nested
+from ptynb.settings.constraints import ConstraintPlugin
+from ptynb.settings.plugin_entries import ComponentPlugin
 from ptynb.settings.settings import Settings
 
 Kind = Literal["number", "integer", "choice", "switch"]
@@ -138,7 +140,8 @@ def structure() -> Structure:
             settings = tuple(_settings(f"{name}.", _model(models, field["$ref"])))
             sections.append(Section(name, _title(name, field), field["description"], settings))
         elif field.get("type") == "array":
-            lists.append(_entries(name, field, models))
+            entries = _entries(name, field, models)
+            lists += [entries] if entries.kinds else []  # of components, which only plug-ins have
         else:
             own.setdefault(field.get(GROUP, "Algorithm"), []).append(_setting(name, name, field, required=False))
     groups = [Section(name, name, OWN_GROUPS[name], tuple(settings)) for name, settings in own.items()]
@@ -183,6 +186,9 @@ def _python_call(name: str, model: BaseModel, defaults: BaseModel | None = None)
 
 
 def _python_value(value: Any) -> str:
+    if isinstance(value, ComponentPlugin | ConstraintPlugin):
+        defaults = value.model_dump(mode="json", exclude_defaults=True)
+        return repr({"kind": value.kind, **defaults})
     if isinstance(value, BaseModel):
         home = LISTED.get(type(value).__module__, "")
         return _python_call(f"pt.{home}.{type(value).__name__}" if home else f"pt.{type(value).__name__}", value)
@@ -198,8 +204,9 @@ def _model(models: Schema, reference: str) -> Schema:
 
 def _entries(name: str, field: Schema, models: Schema) -> Entries:
     kinds = []
-    members = [_model(models, reference["$ref"]) for reference in field["items"]["oneOf"]]
-    common = set.intersection(*(set(model["properties"]) for model in members))
+    # Those of plug-ins stand in the schema themselves.
+    members = [_model(models, one["$ref"]) if "$ref" in one else one for one in field["items"].get("oneOf", ())]
+    common = set.intersection(*(set(model["properties"]) for model in members)) if members else set()
     for model in members:
         kind = model["properties"]["kind"]["const"]
         # The fields of a kind come first, then those that all kinds have.

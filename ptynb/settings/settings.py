@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 
+from ptynb import plugins
 from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.plugins import Plugin
 from ptynb.settings.base_models import (
     GROUP,
     LIVE,
@@ -27,6 +29,7 @@ from ptynb.settings.base_models import (
     nested,
 )
 from ptynb.settings.constraints import (
+    CONSTRAINTS,
     AmplitudeLimits,
     AmplitudePhaseCoupling,
     AnyConstraint,
@@ -41,6 +44,7 @@ from ptynb.settings.constraints import (
     SmoothTilts,
     ZeroMeanPositions,
 )
+from ptynb.settings.field_docs import DOCUMENTED_TYPE
 from ptynb.settings.lr_scaling import rate_factor
 from ptynb.settings.model_parts import (
     OPR,
@@ -59,7 +63,8 @@ from ptynb.settings.model_parts import (
     Slices,
     Tilt,
 )
-from ptynb.settings.regularizers import PACBED, DataTerm, Similarity, Term
+from ptynb.settings.plugin_entries import ComponentPlugin, PluginEntries, PluginName
+from ptynb.settings.regularizers import LOSSES, PACBED, DataTerm, Similarity, Term
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -219,12 +224,16 @@ class Settings(SettingsModel):
     descan: Descan = Field(default=Descan(), description="Shift of each pattern on the detector")
     fly_scan: FlyScan = Field(default=FlyScan(), description="Motion of the sample during the exposure")
     detector: Detector = Field(default=Detector(), description="Model of the detector")
-    loss: Literal["auto", "amplitude", "poisson", "intensity"] = Field(
+    components: tuple[Annotated[ComponentPlugin, PluginEntries("components", ComponentPlugin)], ...] = Field(
+        default=(), description="Components of plug-ins, each a further effect in the model, in this order"
+    )
+    loss: Annotated[str, PluginName("losses", ("auto", *LOSSES))] = Field(
         default="auto",
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
         "intensities; auto: the Poisson likelihood of counts that are fewer than 10 a pixel on average (30 of "
         "electrons), of which amplitudes give too small phases, and amplitudes otherwise",
-        json_schema_extra=SIMPLE,
+        json_schema_extra=SIMPLE
+        | {DOCUMENTED_TYPE: '{"auto", "amplitude", "poisson", "intensity"} or the name of a plug-in'},
     )
     regularizers: tuple[Term, ...] = Field(
         default=(), description="Functions that are added to the loss", json_schema_extra=LIVE
@@ -352,6 +361,17 @@ class Settings(SettingsModel):
         moves = max(self.positions.learning_rate, self.affine.learning_rate, self.probe_offset.learning_rate) > 0
         moves = moves or self.positions.search_trials > 0
         return max(self.object.padding, math.ceil(self.positions.max_shift) + 1 if moves else 0)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Plug-ins of other packages that are used: for loss, components and constraints."""
+        losses = (self.loss, *(term.loss for term in self.regularizers if isinstance(term, DataTerm)))
+        names = [
+            *(("losses", name) for name in losses if name not in ("auto", *LOSSES)),
+            *(("components", one.kind) for one in self.components),
+            *(("constraints", one.kind) for one in self.constraints if one.kind not in CONSTRAINTS.own),
+        ]
+        return tuple(dict.fromkeys(plugins.used(kind, name) for kind, name in names))
 
     def part(self, name: str) -> Part:
         """Return the settings of a part.
@@ -805,6 +825,7 @@ def _by_exit_waves(settings: Settings) -> Iterator[InvalidValueError]:
         ("fly_scan.steps", "fly_scan.steps above 1", settings.fly_scan.steps > 1),
         ("detector", "settings of the detector", settings.detector != Detector()),
         ("regularizers", "regularizers", bool(settings.regularizers)),
+        ("components", "components of plug-ins", bool(settings.components)),
         (
             "object.parametrization",
             "object.parametrization 'amplitude_phase'",

@@ -1,3 +1,4 @@
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -399,6 +400,7 @@ def models_below(annotation):
 FIELDS = [
     (model, name, {*kinds_in(field.annotation)} if name != "kind" else set())
     for model in dict.fromkeys(models_below(RunFile))
+    if not inspect.isabstract(model)
     for name, field in model.model_fields.items()
     if get_origin(field.annotation) is not Literal and not [*models_below(field.annotation)]
 ]

@@ -9,7 +9,7 @@ import pytest
 import traitlets
 
 from ptynb.data.images import picture
-from ptynb.widgets.colour_maps import look_up_table
+from ptynb.io.export.colour_maps import look_up_table
 from ptynb.widgets.element_tree import ElementPage
 from ptynb.widgets.viewer import viewer as module
 from ptynb.widgets.viewer.viewer import PATIENCE, Viewer

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 import ptynb as pt
 from ptynb.data.images import Picture, picture
-from ptynb.widgets.colour_maps import look_up_table
+from ptynb.io.export.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, violations
 from tests.widgets.conftest import screenshot

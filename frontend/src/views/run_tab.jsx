@@ -11,7 +11,7 @@ import { OptionFields, PythonLine } from "./option_fields.jsx";
 /** @typedef {{ epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
  *   film_rate: number, page: string, starting: string, can_cancel: boolean, said: string,
  *   film: number[], clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
-/** @typedef {{ launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
+/** @typedef {{ launcher: string, others: string[], fields: Mark, problem: string, line: string }} ClusterValues */
 /** @typedef {(given: { element: Element<RunValues> }) => VNode} RunPart */
 
 const STAGES_EXAMPLE = `\
@@ -34,7 +34,7 @@ function Engines({ element }) {
   /** @type {Element<OptionValues>} */
   const fields = elementOf(element, mark);
   const { fields: options, values, disabled } = fields.use();
-  if (launcher !== "local" && launcher !== GIVEN) return <div class="ptynb-line">Engines:&nbsp;<b>{LAUNCHERS[launcher]}</b></div>;
+  if (launcher !== "local" && launcher !== GIVEN) return <div class="ptynb-line">Engines:&nbsp;<b>{LAUNCHERS[launcher] ?? launcher}</b></div>;
   const given = { labelWidth: "initial", disabled: disabled.includes("engines") };
   const enter = (/** @type {string} */ name) => (/** @type {string | number} */ value) => fields.call("enter", { name, value: `${value}` });
   return (
@@ -53,18 +53,20 @@ function Engines({ element }) {
 
 /** @type {(given: { element: Element<ClusterValues> }) => VNode} */
 function Cluster({ element }) {
-  const { launcher, fields: mark, problem, line } = element.use();
+  const { launcher, others, fields: mark, problem, line } = element.use();
   /** @type {Element<OptionValues>} */
   const fields = elementOf(element, mark);
   const { fields: options, problems } = fields.use();
   const here = launcher === "local" || launcher === GIVEN;
+  /** @type {[string, string][]} */
+  const offered = [...Object.entries(LAUNCHERS), ...others.map((name) => /** @type {[string, string]} */ ([name, name]))];
   const names = launcher === GIVEN ? [] : options.map(({ name }) => name).filter((name) => !here || !IN_BAR.includes(name));
   return (
     <>
       <Select
         label="Launcher" title="What starts the engines of a new run" labelWidth="initial" style={{ width: "230px" }}
         disabled={launcher === GIVEN} value={launcher} onCommit={(name) => element.put("launcher", name)}
-        options={launcher === GIVEN ? [[GIVEN, "that of this workbench"]] : Object.entries(LAUNCHERS)}
+        options={launcher === GIVEN ? [[GIVEN, "that of this workbench"]] : offered}
       />
       <Message text={problem} />
       {here && IN_BAR.map((name) => <Message key={name} text={problems[name] ?? ""} />)}

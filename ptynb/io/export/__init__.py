@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ptynb import plugins
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.export.cxi_export import write_cxi
@@ -15,8 +18,42 @@ from ptynb.io.export.pyramid_export import ENDINGS as PYRAMIDS
 from ptynb.io.export.pyramid_export import write_pyramid
 from ptynb.io.new_files import replacing_file, require_folder
 from ptynb.io.result_file import load_result, save_result
+from ptynb.plugins import Plugin
 
 ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A format of `export` that a plug-in adds.
+
+    Parameters
+    ----------
+    title : str
+        What is written.
+    endings : tuple of str
+        Ends of the names of files in this format, in small letters, such as ".csv".
+    write : callable
+        Function of the `Result` and the path of a new file, which it writes.
+    """
+
+    title: str
+    endings: tuple[str, ...]
+    write: Callable[[Result, Path], None]
+
+
+def exporters() -> dict[Plugin, Exporter]:
+    """Return the formats of plug-ins; what cannot be used of them is a notice."""
+    found = {}
+    for plugin in plugins.of_kind("exporters"):
+        with plugins.isolated():
+            found[plugin] = plugins.instance(plugin, Exporter)
+    return found
+
+
+def _exporter_of(path: Path) -> tuple[Plugin, Exporter] | None:
+    name = path.name.lower()
+    return next((pair for pair in exporters().items() if name.endswith(pair[1].endings)), None)
 
 
 def export(
@@ -41,7 +78,7 @@ def export(
         File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.tif`:
         32-bit floats with the pixel size, for ImageJ and others; `.ome.tif`: the same in tiles, with a pyramid of
         levels, each of means over 2 x 2 pixels of the one before, for objects that are larger than memory; `.png`: an
-        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb.
+        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb. Plug-ins add others.
     of : {"object", "probe"}
         What to write to a TIFF or PNG.
     what : {"amplitude", "phase", "complex"}, optional
@@ -70,14 +107,21 @@ def export(
     """
     path = Path(path).expanduser()
     ending = path.suffix.lower()
-    if ending not in ENDINGS:
+    by_plugin = None if ending in ENDINGS else _exporter_of(path)
+    if ending not in ENDINGS and by_plugin is None:
+        known = [*ENDINGS, *(one for exporter in exporters().values() for one in exporter.endings)]
         raise FileError(
-            f"{path.name} has the ending {ending!r}; expected one of {', '.join(ENDINGS)}.", code="file.unknown-format"
+            f"{path.name} has the ending {ending!r}; expected one of {', '.join(known)}.", code="file.unknown-format"
         )
     require_folder(path)
     if isinstance(result, NamedPictures):
         return _export_pictures(result, path, ending)
     found = result if isinstance(result, Result) else load_result(result)
+    if by_plugin is not None:
+        plugin, exporter = by_plugin
+        with replacing_file(path) as part, plugins.guarded(plugin, f"cannot write {path.name}"):
+            exporter.write(found, part)
+        return path
     selected = ExportedArrays(of, what, slice)
     if ending == ".h5":
         return save_result(found, path)

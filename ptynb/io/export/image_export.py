@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ptynb.data import images
 from ptynb.data.result import Result
 from ptynb.exceptions import InvalidValueError
+from ptynb.io.export.colour_maps import look_up_table
 from ptynb.io.export.png_file import write_png_bands
 from ptynb.io.record_mapper import visible
 
@@ -104,7 +105,7 @@ def write_png(result: Result, selected: ExportedArrays, path: Path, bits: int = 
         values = _Values(layers, what)
         low, high = limits = values.limits()
         record |= {"black": low, "white": high, "unit": "rad" if what == "phase" else ""}
-        table = None if colours == "gray" else _colour_table(colours)
+        table = None if colours == "gray" else look_up_table(colours)
 
         def pixels(rows: slice) -> NDArray[Any]:
             band = values.band(rows)
@@ -147,19 +148,6 @@ class _Values:
             values -= across.astype(np.float32)
             images.wrapped(values)
         return values
-
-
-def _colour_table(name: str) -> NDArray[np.uint8]:
-    """Return the colours (256, rgb) of a colour map of matplotlib."""
-    from matplotlib import colormaps
-
-    if name not in colormaps:
-        raise InvalidValueError(
-            f"colours is {name!r}; expected a colour map of matplotlib, such as 'gray' or 'viridis'.",
-            code="argument.invalid-value",
-        )
-    table: NDArray[np.uint8] = (colormaps[name](np.arange(256) / 255.0)[:, :3] * 255).round().astype(np.uint8)
-    return table
 
 
 def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:

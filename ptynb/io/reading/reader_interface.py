@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry
+from ptynb.plugins import Plugin
 from ptynb.settings.load_options import LoadOptions
 
 
@@ -44,6 +45,7 @@ class FileRecord:
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): initial guesses.
     places: path in the file of each value, by name. notes: remarks for the user.
     named: function that returns an array by its name, if the file is not HDF5; None for an unknown name.
+    plugin: that has read the file; set by `load`.
     """
 
     format: str
@@ -72,6 +74,7 @@ class FileRecord:
     places: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     named: Callable[[str], NDArray[Any] | None] | None = None
+    plugin: Plugin | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
 
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.figures.figure_page import known
+from ptynb.io.export.colour_maps import names_with
 from ptynb.io.new_files import replacing_file, writable
 from ptynb.report.film.film_frames import FilmPainter, FilmQuantity, measured
 from ptynb.report.film.film_source import film_source
@@ -85,7 +85,7 @@ def film(
     _check(quantities, rate, size, FASTEST[suffix])
     colours = {"phase": phase_colours, "amplitude": amplitude_colours}
     for name, value in colours.items():
-        known(value, colormaps, f"{name}_colours")
+        known(value, names_with(value), f"{name}_colours")
     if suffix == ".mp4":
         _pyav()  # before minutes of reading
     found = film_source(source)

@@ -17,8 +17,8 @@ from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS
 from ptynb.figures.phase_colours import complex_colours
 from ptynb.figures.scale_marks import metric, round_length
 from ptynb.io.checkpoint_result import progress_text
+from ptynb.io.export.colour_maps import look_up_table
 from ptynb.report.film.film_source import FilmSource, FilmState, PixelSize
-from ptynb.widgets.colour_maps import look_up_table
 
 FilmQuantity = Literal["phase", "amplitude", "probe"]
 SMALLEST = 256

@@ -26,6 +26,9 @@ def marked(model: BaseModel, prefix: str = "") -> Iterator[Line]:
         value, extra = getattr(model, name), field.json_schema_extra
         if isinstance(value, BaseModel):
             yield from marked(value, f"{prefix}{name}.")
+        elif isinstance(value, tuple) and any(isinstance(one, BaseModel) for one in value):  # entries, also of plug-ins
+            for number, one in enumerate(value):
+                yield from marked(one, f"{prefix}{name}.{number}.") if isinstance(one, BaseModel) else ()
         elif isinstance(extra, dict) and TRUST in extra and value is not None:
             if ADDRESS in extra and "://" not in value:
                 continue

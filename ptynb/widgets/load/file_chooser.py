@@ -9,7 +9,7 @@ from pathlib import Path
 
 import traitlets
 
-from ptynb.io.load import SUFFIXES
+from ptynb.io.load import suffixes
 from ptynb.table import gigabytes
 from ptynb.text import Order, natural_order
 from ptynb.widgets.element_tree import Element, command, shown
@@ -112,7 +112,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
             return "folder"
     except OSError:  # a link that leads nowhere
         return "other"
-    return "scan" if suffix in SUFFIXES else "other"
+    return "scan" if suffix in suffixes() else "other"
 
 
 def _name(item: Item) -> Order:

@@ -24,8 +24,8 @@ import traitlets
 
 from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
+from ptynb.io.export.colour_maps import CYCLIC, look_up_table, offered
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
 
@@ -152,7 +152,7 @@ class Viewer(Element):
         confirms: bool = True,
         shows_regions: bool = False,
     ) -> None:
-        tables = {name: look_up_table(name).tobytes() for name in COLOURS}
+        tables = {name: look_up_table(name).tobytes() for name in offered()}
         self._questions: Actions | None = None
         self.tell: Tell | None = None
         super().__init__(

@@ -1,0 +1,36 @@
+"""Names of `ptynb.plugin_api` and where they are defined, for type checkers and lazy_loader."""
+
+from .acquisition.compression import Packed as Packed
+from .acquisition.messages import Frame as Frame
+from .acquisition.messages import LiveSource as LiveSource
+from .acquisition.messages import MeasuredPositions as MeasuredPositions
+from .acquisition.messages import Message as Message
+from .acquisition.messages import SeriesEnded as SeriesEnded
+from .acquisition.messages import SeriesStarted as SeriesStarted
+from .cluster.devices import ClusterPlan as ClusterPlan
+from .cluster.devices import plan_for as plan_for
+from .cluster.launchers.launcher import Launcher as Launcher
+from .cluster.launchers.launcher import ProcessLauncher as ProcessLauncher
+from .data.patterns import frames_of as frames_of
+from .data.result import Result as Result
+from .data.scan import Scan as Scan
+from .data.source_address import Address as Address
+from .data.source_address import SourceKind as SourceKind
+from .exceptions import AcquisitionError as AcquisitionError
+from .exceptions import ClusterError as ClusterError
+from .exceptions import FileError as FileError
+from .exceptions import InvalidValueError as InvalidValueError
+from .io.export import Exporter as Exporter
+from .io.reading.reader_interface import FileRecord as FileRecord
+from .io.reading.reader_interface import Format as Format
+from .io.reading.reader_interface import Head as Head
+from .physics.components.component import Batch as Batch
+from .physics.components.component import ModelComponent as ModelComponent
+from .physics.losses import Loss as Loss
+from .physics.losses import Sums as Sums
+from .physics.model import Model as Model
+from .settings.base_models import TRUST as TRUST
+from .settings.cluster_options import LauncherPlugin as LauncherPlugin
+from .settings.constraints import ConstraintPlugin as ConstraintPlugin
+from .settings.load_options import LoadOptions as LoadOptions
+from .settings.plugin_entries import ComponentPlugin as ComponentPlugin

@@ -1,0 +1,248 @@
+"""Plug-ins of other packages: found by entry points only, used where they are named, and isolated where they fail."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ptynb as pt
+from ptynb import plugins
+from ptynb.cli.main import main
+from ptynb.exceptions import PluginError
+from ptynb.io.load import find, suffixes
+from ptynb.physics.losses import make_loss
+from ptynb.settings.load_options import LoadOptions
+from tests.parametrization import each
+
+ROOT = Path(__file__).parents[1]
+TEMPLATE = ROOT / "docs" / "plugin_template"
+LOSS = """
+from ptynb.plugin_api import Loss
+
+class Mean(Loss):
+    def normaliser(self, sums):
+        return sums.counts
+
+    def value_and_slope(self, model, counts, mask):
+        return model.sum(dtype=torch.float64), model * 0 + {slope}
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a distribution of one module, with entry points "group.name" -> object of the module."""
+    made = []
+
+    def add(code, entries, name="some-plugins", version="2.1"):
+        home, module = tmp_path / name, name.replace("-", "_")
+        info = home / f"{module}-{version}.dist-info"
+        info.mkdir(parents=True, exist_ok=True)
+        (home / f"{module}.py").write_text(code)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        groups = {}
+        for place, found in entries.items():
+            kind, _, one = place.partition(".")
+            groups.setdefault(kind, []).append(f"{one} = {module}:{found}")
+        text = "".join(f"[ptynb.{kind}]\n" + "\n".join(lines) + "\n" for kind, lines in groups.items())
+        (info / "entry_points.txt").write_text(text)
+        monkeypatch.syspath_prepend(str(home))
+        made.append(module)
+        sys.modules.pop(module, None)
+        plugins.clear_found()
+        return home
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a module that is written again may have the same time
+    plugins.clear_found()
+    yield add
+    monkeypatch.undo()
+    for module in made:
+        sys.modules.pop(module, None)
+    importlib.invalidate_caches()
+    plugins.clear_found()
+
+
+@pytest.mark.timeout(600)
+def test_the_template_package_installs_without_network_and_passes_its_tests(tmp_path):
+    """It has one plug-in of each kind, in forms, run files, the command line, records, and on engines."""
+    target = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(target), str(TEMPLATE)], check=True, timeout=120)
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    ran = subprocess.run(
+        [*pytest_command, "-c", str(ROOT / "pyproject.toml"), str(TEMPLATE / "tests")],
+        env=_with_path(target),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=580,
+    )
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+    assert " passed" in ran.stdout
+
+
+def _with_path(*folders):
+    paths = [*map(str, folders), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def test_no_plugin_is_imported_before_it_is_used(install):
+    home = install("raise SystemExit('imported')", {"losses.early": "X", "formats.early": "X"})
+    code = (
+        "import sys, ptynb as pt; from ptynb.cli.main import main\n"
+        "pt.Settings(loss='poisson', constraints=[{'kind': 'smooth'}]); pt.plugins.installed()\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert 'some_plugins' not in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], env=_with_path(home), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+BROKEN = {
+    "the import fails": ("import no_such_module", "Mean", "plugin.failed", "ModuleNotFoundError: No module named"),
+    "it ends Python": ("raise SystemExit(3)", "Mean", "plugin.failed", "SystemExit: 3"),
+    "there is no such object": ("", "Mean", "plugin.failed", "AttributeError"),
+    "it is of another type": ("Mean = 3", "Mean", "plugin.invalid", "is 3; expected a class derived from Loss"),
+    "a method is missing": (
+        "from ptynb.plugin_api import Loss\nclass Mean(Loss):\n    pass",
+        "Mean",
+        "plugin.invalid",
+        "with all of its methods",
+    ),
+}
+
+
+@each("case", BROKEN)
+def test_one_that_cannot_be_used_is_an_error_only_where_it_is_named(install, case, capsys):
+    code, name, expected, told = BROKEN[case]
+    install(code, {"losses.mean": name})
+    assert make_loss("poisson", 1.0).name == "poisson"
+    settings = pt.Settings(loss="mean")
+    with pytest.raises(PluginError) as caught:
+        make_loss(settings.loss, 1.0)
+    assert caught.value.code == expected
+    assert "the loss 'mean' of some-plugins 2.1".lower() in str(caught.value).lower()
+    assert told in str(caught.value)
+    assert main(["info", "--plugins", "--json"]) == 1
+    [listed] = [one for one in json.loads(capsys.readouterr().out) if one["distribution"] == "some-plugins"]
+    assert told in listed["problem"]
+    assert main(["info", "--plugins"]) == 1
+    assert "some-plugins" in capsys.readouterr().out
+
+
+def test_a_broken_format_is_one_notice_and_other_files_are_read(install, tmp_path):
+    install("raise OSError('no licence')", {"formats.odd": "FORMAT"})
+    (tmp_path / "a.odd").write_bytes(b"odd")
+    told = r"format 'odd' of some-plugins 2\.1 cannot be imported \(OSError: no licence\)"
+    with pytest.warns(pt.PtynbWarning, match=told), pytest.raises(pt.FileError, match="expected a scan"):
+        pt.load(tmp_path / "a.odd")
+    with pytest.raises(pt.FileError, match="expected a scan"):  # without a second notice, which would be an error
+        pt.load(tmp_path / "a.odd")
+    assert ".cxi" in suffixes()
+
+
+READER = """
+from ptynb.plugin_api import Format
+
+def read(path, options):
+    return 1 / 0
+
+FORMAT = Format("odd", lambda head: {recognises}, read, (".odd",))
+"""
+
+
+def test_an_error_while_reading_names_the_plugin(install, tmp_path):
+    install(READER.format(recognises="head.start == b'odd'"), {"formats.odd": "FORMAT"})
+    (tmp_path / "a.odd").write_bytes(b"odd")
+    assert ".odd" in suffixes()
+    with pytest.raises(
+        PluginError, match=r"'odd' of some-plugins 2\.1 cannot read a\.odd \(ZeroDivisionError"
+    ) as caught:
+        pt.load(tmp_path / "a.odd")
+    assert caught.value.code == "plugin.failed"
+
+
+def test_a_format_that_fails_to_recognise_a_file_is_a_notice(install, tmp_path):
+    install(READER.format(recognises="head.nothing"), {"formats.odd": "FORMAT"})
+    (tmp_path / "a.odd").write_bytes(b"odd")
+    with pytest.warns(pt.PtynbWarning, match="some-plugins"), pytest.raises(pt.FileError, match="expected a scan"):
+        find(tmp_path / "a.odd", LoadOptions())
+
+
+def test_an_error_in_a_run_names_the_plugin(install):
+    install("import torch\n" + LOSS.format(slope="1 / 0"), {"losses.mean": "Mean"})
+    with pt.Reconstruction(pt.simulate(patterns=4, window=16), pt.Settings(loss="mean")) as recon:
+        recon.start(epochs=1)
+        with pytest.raises(pt.ReconstructionError, match=r"'mean' of some-plugins 2\.1 failed \(ZeroDivisionError"):
+            recon.wait()
+
+
+def test_of_two_with_one_name_the_first_is_used_and_the_other_a_notice(install):
+    install("", {"losses.mean": "X"}, name="b-plugins")
+    install("", {"losses.mean": "X"}, name="a-plugins")
+    with pytest.warns(pt.PtynbWarning, match=r"'mean' of b-plugins 2\.1 is not used, since .* of a-plugins 2\.1"):
+        assert plugins.named("losses", "mean").distribution == "a-plugins"
+
+
+def test_a_name_that_no_installed_plugin_has_is_named():
+    for wrong, code, told in [
+        ({"loss": "huber"}, "settings.invalid-value", "'intensity' (no plug-in with a loss is installed)"),
+        ({"components": [{"kind": "os"}]}, "plugin.not-installed", "no plug-in with a model component is installed"),
+        ({"components": [{"kind": 3}]}, "settings.invalid-value", "there is no model component 3"),
+        ({"components": [{"kind": "os:system"}]}, "plugin.not-installed", "'os:system'"),
+        (
+            {"constraints": [{"kind": "phase_limits"}]},
+            "settings.invalid-value",
+            "expected an entry whose 'kind' is one of",
+        ),
+    ]:
+        with pytest.raises(pt.SettingsError) as caught:
+            pt.Settings(**wrong)
+        assert (caught.value.code, told in str(caught.value)) == (code, True), caught.value
+    with pytest.raises(pt.ClusterError, match="no plug-in with a launcher is installed"):
+        pt.Cluster(1, launcher="wrapped")
+
+
+def test_a_result_is_repeated_with_its_plugins_only(install, tmp_path):
+    code, entries = "import torch\n" + LOSS.format(slope="0.001"), {"losses.mean": "Mean"}
+    home = install(code, entries)
+    scan = pt.simulate(patterns=4, window=16)
+    folder = pt.Checkpointing(folder=tmp_path / "states", epochs=1)
+    with pt.Reconstruction(scan, pt.Settings(loss="mean"), checkpointing=folder) as recon:
+        recon.start(epochs=2)
+        recon.wait()
+        recon.save(tmp_path / "a.h5")
+    [plugin] = pt.load_result(tmp_path / "a.h5").plugins
+    assert plugin == plugins.Plugin("losses", "mean", "some-plugins", "2.1")
+    assert pt.reproduce(tmp_path / "a.h5", scan).equal
+    [info] = home.glob("*.dist-info")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-plugins\nVersion: 2.2\n")
+    plugins.clear_found()
+    with pytest.warns(pt.PtynbWarning, match=r"of some-plugins 2\.1 was used .*; now it is .* of some-plugins 2\.2"):
+        again = pt.reproduce(tmp_path / "a.h5", scan)
+    assert again.equal
+    assert any("2.2" in note for note in again.notes)
+    (info / "entry_points.txt").write_text("")
+    plugins.clear_found()
+    for repeat in (lambda: pt.reproduce(tmp_path / "a.h5", scan), lambda: pt.resume(tmp_path / "states", scan)):
+        with pytest.raises(PluginError, match=r"'mean' of some-plugins 2\.1 is not installed; .*some-plugins==2\.1"):
+            repeat()
+    assert pt.load_result(tmp_path / "a.h5").plugins == (plugin,)  # which can be opened all the same
+
+
+def test_an_engine_without_a_plugin_or_with_another_version_says_so(install):
+    install("X = 1", {"losses.mean": "X"})
+    for asked, code in [("2.1", None), ("3.0", "plugin.other-version")]:
+        wanted = [plugins.Plugin("losses", "mean", "some-plugins", asked)]
+        if code is None:
+            plugins.check_installed(wanted)
+            continue
+        with pytest.raises(PluginError, match=r"some-plugins 2\.1 is installed; expected some-plugins 3\.0") as caught:
+            plugins.check_installed(wanted)
+        assert caught.value.code == code
+    with pytest.raises(PluginError, match="is not installed"):
+        plugins.check_installed([plugins.Plugin("losses", "other", "some-plugins", "2.1")])
