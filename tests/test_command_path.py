@@ -6,6 +6,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.commands import ChangeSettings
+from tests.architecture import named
 from tests.cases import a_scan
 from tests.command_path import files_until_sent
 
@@ -27,4 +28,5 @@ def test_a_setting_reaches_an_engine_through_five_files() -> None:
         files = files_until_sent(change, ChangeSettings)
         assert len(files) <= MOST_FILES, files
         assert {"session/reconstruction.py", "cluster/rpc.py"} <= {*files}, "from one end to the other"
+        assert not {*files} - named("The way of a click")
         assert recon.status()[0].changes[-1].new == 0.005

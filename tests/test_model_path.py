@@ -18,6 +18,7 @@ from ptynb.engine.loop import Loop
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.batch_algorithm import BatchAlgorithm
 from ptynb.settings import Settings
+from tests.architecture import named
 from tests.cases import a_scan
 
 MOST_FILES = 15
@@ -55,6 +56,7 @@ def test_a_model_is_built_by_few_files():
     loop.disconnect()
     assert {"engine/loop.py", "loading/engine_patterns.py", "physics/model.py", *RECORDS} <= files
     assert len(files) <= MOST_FILES, sorted(files)
+    assert not files - named("The way of a pattern")
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "lsqml"])
@@ -68,3 +70,4 @@ def test_a_batch_gets_to_its_gradient_by_few_files(optimiser: Literal["adam", "l
     loop.disconnect()
     assert {"loading/engine_patterns.py", "physics/model.py", "physics/hotpath.py"} <= files
     assert len(files) <= MOST_FILES, sorted(files)
+    assert not files - named("The way of a pattern")

@@ -6,15 +6,30 @@ from pathlib import Path
 import pytest
 
 import ptynb
+from docs.build import INCLUDED, REPOSITORY
 from ptynb.cli.main import _parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+SITE = "https://ptynb.readthedocs.io/"
+FILES = f"{REPOSITORY}/", "https://raw.githubusercontent.com/ptynb/ptynb/main/"
+LINKS = sorted(set(re.findall(r"\]\(([^)#]+)\)|<(https?://[^>]+)>", README)))
+GENERATED = "api/index", "reference/settings", "reference/formats", "reference/errors", "reference/command_line"
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
-def test_links_lead_to_files(link):
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize("link", sorted({first or second for first, second in LINKS}))
+def test_links_lead_to_files_and_pages(link):
+    file = next((link.removeprefix(start) for start in FILES if link.startswith(start)), None)
+    if file is not None:
+        assert (ROOT / file).exists()
+        return
+    assert link.startswith(SITE), "an index shows absolute links only"
+    page = (link.removeprefix(SITE) or "index.html").removesuffix(".html")
+    assert (ROOT / "docs" / f"{page}.md").exists() or f"{page}.md" in INCLUDED.values() or page in GENERATED
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) <= 95
 
 
 def test_the_picture_of_the_workbench_is_small():

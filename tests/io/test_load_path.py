@@ -7,6 +7,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.io.load import load
+from tests.architecture import named
 from tests.io.layouts import cxidb
 
 PACKAGE = Path(pt.__file__).parent
@@ -44,3 +45,6 @@ def test_load_passes_few_files_and_comes_back_rarely(tmp_path, kind):
     files -= {"__init__.py", "exceptions.py"}  # the latter for its checks of numbers, which say what is wrong
     assert len(files) <= MOST_FILES, sorted(files)
     assert len(returned) <= MOST_RETURNS, returned
+    records = {"data", "settings"}
+    followed = {file.split("/")[0] if file.split("/")[0] in records else file for file in files}
+    assert not followed - named("The way of a pattern")

@@ -17,6 +17,7 @@ from ptynb.polling import wait_until
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
+from tests.architecture import named
 
 PACKAGE = Path(pt.__file__).parent
 ELEMENTS = {"widgets/element_tree.py"}
@@ -92,3 +93,4 @@ def test_a_learning_rate_in_the_live_view_passes_five_files(recon, passed):
         view.close()
     assert "widgets/live/live_view.py" in files
     assert len(files) <= MOST_FILES, sorted(files)
+    assert not files - named("The way of a click")

@@ -1,0 +1,121 @@
+"""Build the site: `python -m docs.build FOLDER [--quick]`; it is opened at FOLDER/html/index.html, without a network.
+
+The pages of this folder are copied to FOLDER/source, and beside them the notebooks, the documents of the package, and
+the pages that are generated from docstrings, settings, formats, errors and the command (`references.py`). Notebooks are
+executed, and pictures of the effects of settings are computed (`effects.py`), unless the site is built quickly; what a
+notebook has shown is kept in a cache. Warnings are errors, and a link within the site that leads nowhere is a warning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs import effects, references
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+REPOSITORY = "https://github.com/ptynb/ptynb/blob/main"
+INCLUDED = {
+    "ptynb/conventions.md": "reference/conventions.md",
+    "ptynb/result_file.md": "reference/result_file.md",
+    "tests/benchmarks/RESULTS.md": "results.md",
+    "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""Documents of the checkout, and their place in the site."""
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+PICTURES = {
+    "pt.live": "live",
+    "pt.inspect": "inspect",
+    "pt.compare": "compare",
+    "pt.workbench": "workbench",
+    "pt.settings_form": "form",
+    "pt.tuner": "tuner",
+}
+"""What shows a widget -> its picture among `docs/pictures`, for pages without a kernel."""
+
+
+def prepare(source: Path, quick: bool) -> None:
+    """Write the pages of the site into an empty folder."""
+    shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.py", "__pycache__", "plugin_template"))
+    shutil.copy(DOCS / "conf.py", source)
+    for original, place in INCLUDED.items():
+        (source / place).write_text(_relinked((ROOT / original).read_text(), original, place))
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        (source / "gallery" / notebook.name).write_text(_illustrated(notebook))
+    shutil.copy(ROOT / "notebooks" / "workbench.png", source / "pictures")
+    pictures = {} if quick else effects.draw(source / "pictures")
+    references.write(source, pictures)
+
+
+def _relinked(text: str, original: str, place: str) -> str:
+    """Return a document whose relative links lead to pages of the site, where it has them, else to the repository."""
+
+    def target(match: re.Match[str]) -> str:
+        file = os.path.normpath(Path(original).parent / match[1])
+        if file in INCLUDED:
+            return f"]({os.path.relpath(INCLUDED[file], Path(place).parent)}{match[2] or ''})"
+        if file.startswith("notebooks/") and file.endswith(".ipynb"):
+            return f"]({os.path.relpath(file.replace('notebooks', 'gallery', 1), Path(place).parent)})"
+        return f"]({REPOSITORY}/{file}{match[2] or ''})"
+
+    return LINK.sub(target, text)
+
+
+def _illustrated(notebook: Path) -> str:
+    """Return a notebook with pictures after the cells that show widgets."""
+    content = json.loads(notebook.read_text())
+    content["cells"] = [shown for cell in content["cells"] for shown in _with_picture(cell)]
+    for cell in content["cells"]:
+        if cell["cell_type"] == "markdown":
+            original = f"notebooks/{notebook.name}"
+            cell["source"] = _relinked("".join(cell["source"]), original, f"gallery/{notebook.name}")
+    return json.dumps(content)
+
+
+def _with_picture(cell: dict[str, object]) -> Iterator[dict[str, object]]:
+    yield cell
+    code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""  # type: ignore[arg-type]
+    for call, name in PICTURES.items():
+        if f"{call}(" in code and (DOCS / "pictures" / f"{name}.jpg").exists():
+            text = f"![What {call} shows](../pictures/{name}.jpg)"
+            yield {"cell_type": "markdown", "id": f"{cell['id']}-shown", "metadata": {}, "source": text}
+
+
+def build(folder: Path, quick: bool = False, cache: Path | None = None) -> int:
+    """Build the site and return the exit status of Sphinx."""
+    source = folder / "source"
+    for old in (source, folder / "html", folder / "doctrees"):
+        shutil.rmtree(old, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    prepare(source, quick)
+    environment = os.environ | {
+        "PTYNB_DOCS_EXECUTION": "off" if quick else "cache",
+        "PTYNB_DOCS_CACHE": str((cache or folder / "notebooks").resolve()),
+    }
+    options = ("-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(folder / "doctrees"))
+    command = (sys.executable, "-m", "sphinx", *options, str(source), str(folder / "html"))
+    return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+
+
+def main() -> int:
+    """Build the site as the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="folder for the site")
+    parser.add_argument("--quick", action="store_true", help="execute no notebook and draw no picture")
+    parser.add_argument("--cache", type=Path, help="folder for what notebooks have shown (FOLDER/notebooks)")
+    chosen = parser.parse_args()
+    return build(chosen.folder, chosen.quick, chosen.cache)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
