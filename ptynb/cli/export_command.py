@@ -8,15 +8,16 @@ from pathlib import Path
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    export = commands.add_parser("export", help="export a result as CXI, NeXus, TIFF, OME-TIFF, PNG or npz")
+    export = commands.add_parser(
+        "export", help="export a result as CXI, NeXus, TIFF, OME-TIFF, PNG or npz, or to a Tiled server"
+    )
     export.add_argument("result", type=Path, metavar="RESULT", help="result file (.h5)")
     export.add_argument(
         "out",
-        type=Path,
         nargs="+",
         metavar="OUT",
         help="output files; .cxi, .nxs (NXcxi_ptycho, with the patterns), .tif, .ome.tif (tiles and pyramid), .png or "
-        ".npz selects the format",
+        ".npz selects the format; https://SERVER/FOLDER/NAME: a new container of a Tiled server (key: TILED_API_KEY)",
     )
     export.add_argument(
         "--of", choices=["object", "probe"], default="object", help="content of TIFF and PNG (default object)"

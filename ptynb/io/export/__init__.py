@@ -1,4 +1,4 @@
-"""Export of results to CXI, NeXus, TIFF, OME-TIFF, PNG and npz; the suffix of the path selects the format."""
+"""Export of results to CXI, NeXus, TIFF, OME-TIFF, PNG and npz by the suffix of the path, and to Tiled servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.nexus_export import check_nexus, write_nexus
@@ -16,6 +16,7 @@ from ptynb.io.export.npz_export import write_npz
 from ptynb.io.export.pictures_export import NamedPictures, write_pictures_hdf5, write_pictures_npz
 from ptynb.io.export.pyramid_export import ENDINGS as PYRAMIDS
 from ptynb.io.export.pyramid_export import write_pyramid
+from ptynb.io.export.tiled_export import is_address, write_tiled
 from ptynb.io.new_files import replacing_file, require_folder
 from ptynb.io.prepared_scan import check_same, loaded_again
 from ptynb.io.result_file import load_result, save_result
@@ -36,10 +37,10 @@ def export(
     bits: Literal[8, 16] = 8,
     colours: str = "gray",
     scan: Scan | str | Path | None = None,
-) -> Path:
-    """Write a result in the format of another program.
+) -> Path | str:
+    """Write a result in the format of another program, or to a Tiled server.
 
-    An existing file is replaced when the new one is complete.
+    An existing file is replaced when the new one is complete; what a server has is not replaced.
 
     Parameters
     ----------
@@ -50,7 +51,9 @@ def export(
         NeXus by the definition NXcxi_ptycho, with the patterns of the scan, and settings and record; `.tif`: 32-bit
         floats with the pixel size, for ImageJ and others; `.ome.tif`: the same in tiles, with a pyramid of
         levels, each of means over 2 x 2 pixels of the one before, for objects that are larger than memory; `.png`: an
-        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb.
+        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb. Or the address of a new container of a
+        Tiled server, "https://SERVER/FOLDER/NAME", for which the environment variable TILED_API_KEY has the key:
+        arrays, a table of the epochs, and the record as metadata. On this machine also http.
     of : {"object", "probe"}
         What to write to a TIFF or PNG.
     what : {"amplitude", "phase", "complex"}, optional
@@ -69,20 +72,27 @@ def export(
 
     Returns
     -------
-    Path
-        The path of the file.
+    Path or str
+        The path of the file, or the address of the container.
 
     Raises
     ------
     FileError
         The suffix is unknown ("file.unknown-format"), the folder is missing ("file.not-writable"), the result file
         cannot be read, or of an `.nxs` the scan cannot be loaded again ("file.not-found", "scan.not-in-file",
-        "scan.other").
+        "scan.other"). Of a server: its client is not installed ("package.not-installed"), the container exists
+        ("export.exists"), or the server refuses ("export.server-failed").
     ScanError
         An `.nxs` has no place for a scan like this one ("file.unsupported-content").
     InvalidValueError
         An argument is invalid, or not supported by the format.
     """
+    if isinstance(path, str) and is_address(path):
+        if isinstance(result, NamedPictures):
+            raise InvalidValueError(
+                "Pictures of a scan are not written to a server; expected a result.", code="argument.invalid-value"
+            )
+        return write_tiled(result if isinstance(result, Result) else load_result(result), path)
     path = Path(path).expanduser()
     ending = path.suffix.lower()
     if ending not in ENDINGS:
