@@ -75,6 +75,8 @@ CODES: dict[str, str] = {
     "engine.no-answer": "An engine did not answer in time.",
     "engine.parameters-differ": "The engines hold different parameters, by a bug or a hardware fault.",
     "environment.invalid": "Environment variables of ranks (RANK, WORLD_SIZE) are missing or contradict each other.",
+    "export.exists": "There is something at an address of a server already.",
+    "export.server-failed": "A server cannot be reached, or does not accept a result.",
     "export.too-large": "The arrays are larger than the file format allows.",
     "file.being-written": "A file is still being written, or its writer was ended.",
     "file.count-mismatch": "The numbers of positions and patterns in a file differ.",

@@ -62,6 +62,7 @@ PARTS = {
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch")),
     "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading")),
     "slurm": Part(("tests/slurm",), ("ptynb/cluster", *CLUSTER_FIELDS)),
+    "tiled": Part((), ("ptynb/io/export",)),
     "triton": Part(("tests/kernels/test_triton_kernels.py",), ("ptynb/kernels/gpu", "ptynb/physics")),
     "tuning": Part(
         ("tests/tuning/test_recommendation.py", "tests/tuning/test_scaling_test.py"),

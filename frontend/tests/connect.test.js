@@ -53,7 +53,7 @@ beforeEach(() => {
   lost = document.body.appendChild(document.createElement("p"));
   reloads = 0;
   FakeSocket.made = [];
-  const location = { origin: "http://127.0.0.1:8888", reload: () => (reloads += 1) };
+  const location = { href: "http://127.0.0.1:8888/?token=abc", reload: () => (reloads += 1) };
   Object.assign(globalThis, { WebSocket: FakeSocket, location });
   kernel = new Channel({ a: ["text", { value: "1" }] });
 });
@@ -98,10 +98,10 @@ test("a page is shown with the first message, and sends what a user does", async
   assert.deepEqual([message.to, message.set, buffers], ["a", { value: "3" }, 0]);
 });
 
-test("an encrypted page has an encrypted connection", () => {
-  location.origin = "https://hub.example";
+test("an encrypted page has an encrypted connection, below the same prefix", () => {
+  location.href = "https://hub.example/user/me/ptynb/";
   connect(main, lost);
-  assert.equal(FakeSocket.made[0].address, "wss://hub.example/messages");
+  assert.equal(FakeSocket.made[0].address, "wss://hub.example/user/me/ptynb/messages");
 });
 
 test("a message is handled after the last of its buffers, which are in the places of their marks, and sent like that", () => {

@@ -13,6 +13,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     dashboard = commands.add_parser("dashboard", help="open the workbench as a web page")
     dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="file with a scan to open")
     dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="port of the page (default 8866)")
+    dashboard.add_argument(
+        "--socket",
+        type=Path,
+        metavar="FILE",
+        help="serve at a Unix socket instead, for a proxy that knows its user (JupyterHub, Open OnDemand)",
+    )
     dashboard.add_argument("--dark", action="store_true", help="dark theme")
     dashboard.add_argument("--no-open", action="store_true", help="print the address without opening a browser")
     add_load_options(dashboard)
@@ -31,7 +37,7 @@ def _dashboard(chosen: argparse.Namespace) -> int:
     serve(
         lambda: Workbench(scan, by_itself=True),
         title,
-        chosen.port,
+        chosen.port if chosen.socket is None else chosen.socket.absolute(),
         "The workbench is",
         dark=chosen.dark,
         browser=not chosen.no_open,

@@ -8,14 +8,16 @@ from pathlib import Path
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    export = commands.add_parser("export", help="export a result as CXI, TIFF, OME-TIFF, PNG or npz")
+    export = commands.add_parser(
+        "export", help="export a result as CXI, NeXus, TIFF, OME-TIFF, PNG or npz, or to a Tiled server"
+    )
     export.add_argument("result", type=Path, metavar="RESULT", help="result file (.h5)")
     export.add_argument(
         "out",
-        type=Path,
         nargs="+",
         metavar="OUT",
-        help="output files; .cxi, .tif, .ome.tif (tiles and pyramid), .png or .npz selects the format",
+        help="output files; .cxi, .nxs (NXcxi_ptycho, with the patterns), .tif, .ome.tif (tiles and pyramid), .png or "
+        ".npz selects the format; https://SERVER/FOLDER/NAME: a new container of a Tiled server (key: TILED_API_KEY)",
     )
     export.add_argument(
         "--of", choices=["object", "probe"], default="object", help="content of TIFF and PNG (default object)"
@@ -29,6 +31,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     export.add_argument("--bits", type=int, choices=[8, 16], default=8, help="bits of a PNG (default 8)")
     export.add_argument(
         "--colours", default="gray", metavar="MAP", help="colour map of a PNG, of matplotlib (default gray)"
+    )
+    export.add_argument(
+        "--scan",
+        type=Path,
+        metavar="FILE",
+        help="file of the scan, whose patterns an .nxs contains (default: where it was when it was reconstructed)",
     )
     export.set_defaults(run=_export)
 
@@ -47,6 +55,7 @@ def _export(chosen: argparse.Namespace) -> int:
             slice=chosen.slice,
             bits=chosen.bits,
             colours=chosen.colours,
+            scan=chosen.scan,
         )
         print(written)
     return 0

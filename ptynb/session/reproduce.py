@@ -14,18 +14,15 @@ import numpy as np
 
 from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import RunSpan
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError, PtynbError, PtynbWarning
+from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io.checkpoint_dir import new_folder
-from ptynb.io.load import load
-from ptynb.io.prepared_scan import options_of, prepare
+from ptynb.io.prepared_scan import check_same, loaded_again
 from ptynb.io.result_file import load_result
 from ptynb.io.scan_file import as_planned
 from ptynb.plugins import other_versions
-from ptynb.preparation.combination import combine
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
@@ -170,97 +167,6 @@ def reproduce(
             _reach(recon, len(first.epochs), first.update, run)
             second = recon.result
     return compared(first, second, (*versions, *notes_on(first, second)))
-
-
-def loaded_again(then: ScanIdentity, path: Path, how: str = "reproduce(path, scan)") -> Scan:
-    """Load and prepare a scan as recorded, and combine several in the same way.
-
-    path: of the result or checkpoint. how: a call that takes the scan instead, for errors. Raises FileError.
-    """
-    if "scans" in then.combination:
-        return _combined_again(then.combination, path, how)
-    if "part_of" in then.combination:
-        raise FileError(
-            f"{path} is the part of a result that belongs to '{then.name}', one of the scans of "
-            f"'{then.combination['part_of']}', which were reconstructed together; reproduce the whole result.",
-            code="scan.combined",
-        )
-    if then.prepared and not then.preparation:
-        raise FileError(
-            f"{path} is of {then.path}, changed after it was loaded by other means than the functions of "
-            f"ptynb.preparation, which is not in the record; load it, change it in the same way, and pass it: {how}.",
-            code="scan.not-in-file",
-        )
-    if not then.path or then.arrays:
-        why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
-        raise FileError(
-            f"{path} is of the scan '{then.name}', {why}; make that scan, and pass it: {how}.",
-            code="scan.not-in-file",
-        )
-    file = Path(then.path)
-    if not file.exists():
-        raise FileError(
-            f"{path} is of {file}, which does not exist any more; pass the scan: {how}.",
-            code="file.not-found",
-        )
-    if then.size is not None and file.stat().st_size != then.size:
-        raise FileError(
-            f"{file} has {file.stat().st_size} bytes, and had {then.size} when {path} was made of it; "
-            "expected the same file.",
-            code="scan.other",
-        )
-    try:
-        scan = load(file, **options_of(then.given))
-    except TypeError as error:
-        raise FileError(
-            f"{path} has options of its scan that load does not have. {error}", code="file.damaged"
-        ) from None
-    try:
-        return prepare(scan, then.preparation)
-    except ValueError as error:
-        code = error.code if isinstance(error, PtynbError) else "file.damaged"
-        raise FileError(
-            f"The preparation of the scan in {path} cannot be repeated: {error} Or prepare the scan in the same way, "
-            f"and pass it: {how}.",
-            code=code,
-        ) from None
-
-
-def _combined_again(combination: dict[str, Any], path: Path, how: str) -> Scan:
-    try:
-        identities = [ScanIdentity.from_plain(plain) for plain in combination["scans"]]
-        share, gap, offsets = combination["share"], combination["gap"], combination["offsets"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileError(
-            f"{path} does not say how its scan is made of several ({error}); copy the file again.", code="file.damaged"
-        ) from None
-    scans = [loaded_again(one, path, how) for one in identities]
-    return combine(scans, share=share, gap=gap) if share == "probe" else combine(scans, share=share, shifts=offsets)
-
-
-def check_same(scan: Scan, result: Result, path: Path) -> None:
-    """Raise FileError if the metadata of the scan differ from those in the result."""
-    then = result.scan
-    patterns = then.patterns or len(result.positions)
-    window = then.pattern_shape if then.patterns else scan.pattern_shape
-    if (len(scan), scan.pattern_shape) != (patterns, window):
-        raise FileError(
-            f"{path} is the result of {patterns} patterns of {window[0]} x {window[1]} pixels, and this scan has "
-            f"{len(scan)} of {scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected the same scan, prepared in "
-            "the same way.",
-            code="scan.other",
-        )
-    differs = ""
-    if then.digest and scan.metadata_digest != then.digest:
-        differs = f"positions, mask, geometry or guesses than '{scan.name}' has"
-    elif then.sample_digest and scan.sample_digest != then.sample_digest:
-        differs = f"patterns than '{scan.name}' has: another file, or one that was flipped, scaled or otherwise changed"
-    if differs:
-        raise FileError(
-            f"{path} is the result of a scan with other {differs}; expected the same, prepared in the same way: "
-            "reproduce(path, scan).",
-            code="scan.other",
-        )
 
 
 def notes_on(first: Result, second: Result) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ from ptynb.exceptions import ClusterError, PtynbWarning
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
+from ptynb.io.prepared_scan import loaded_again
 from ptynb.plugins import other_versions
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction, place_for
 from ptynb.session.recorded_arrivals import measured_again
-from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import Recipe, StagePlan

@@ -209,6 +209,7 @@ SEEDS: dict[str, Seed] = {
     "a state": Seed(_state, "state"),
     "settings": Seed(_settings, "settings"),
     "a run file": Seed(_run_file, "run file"),
+    "a guess as NXcxi_ptycho": Seed(_guess(problems.write_nxcxi, "start.nxs"), "guess"),
     "a guess of PtyRAD": Seed(_guess(problems.write_ptyrad, "start.h5"), "guess"),
     "a guess of CDTools": Seed(_guess(problems.write_cdtools, "start.h5"), "guess"),
     "a guess of ptypy": Seed(_guess(problems.write_ptypy, "start.ptyr"), "guess"),

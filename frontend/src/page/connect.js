@@ -52,7 +52,8 @@ export function connect(el, lost) {
   };
 
   const open = () => {
-    socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/messages`);
+    // beside the page, which may be below a prefix of JupyterHub or Open OnDemand
+    socket = new WebSocket(new URL("messages", location.href).href.replace(/^http/, "ws"));
     socket.binaryType = "arraybuffer";
     /** @type {{ message: KernelMessage, buffers: number }} */
     let header;

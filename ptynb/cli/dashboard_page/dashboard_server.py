@@ -5,6 +5,10 @@ has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `
 its buffers as binary frames; an empty text frame each second tells it that the process is well. When the command ends
 (Ctrl-C), a workbench ends. Engines with a run continue for `detached_timeout`, an hour; a command started within it
 attaches to the run, and later `ptynb.resume` continues from its checkpoints. A run with 0 engines ends with it.
+
+At a port of the loopback interface browsers have to know a token. At a Unix socket, in a folder that only its user can
+enter, nobody has to: a proxy (jupyter-server-proxy, in JupyterHub and Open OnDemand) connects to it, for the user whom
+it has authenticated. Addresses within the page are relative, as a proxy has a prefix before them.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import os
 import secrets
 import socket
 import webbrowser
@@ -21,11 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import tornado.httpserver
+import tornado.netutil
 import tornado.template
 import tornado.web
 import tornado.websocket
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.serial_executor import SerialExecutor
 from ptynb.supervised_thread import report
 from ptynb.widgets.element_tree import Element, ElementPage, without_bytes
@@ -44,10 +50,10 @@ BEAT = 1.0
 
 
 class Dashboard:
-    """A page for several browsers, which have to know its token."""
+    """A page for several browsers, which have to know its token; None: whoever reaches it may see it."""
 
-    def __init__(self, root: Element, title: str, dark: bool) -> None:
-        self.title, self.token, self.dark = title, secrets.token_urlsafe(24), dark
+    def __init__(self, root: Element, title: str, dark: bool, token: str | None) -> None:
+        self.title, self.token, self.dark = title, token, dark
         self.session = secrets.token_hex(8)
         self.browsers: set[MessagesHandler] = set()
         self._loop = asyncio.get_running_loop()
@@ -56,13 +62,13 @@ class Dashboard:
 
     def listen(self, listening: socket.socket) -> str:
         """Serve the page there, and return its address."""
-        port = listening.getsockname()[1]
-        self.cookie = COOKIE.format(port=port)
+        name = listening.getsockname()
+        self.cookie = COOKIE.format(port=name[1] if self.token else "")
         handlers = [("/", HtmlHandler), ("/ptynb.js", ScriptHandler), ("/messages", MessagesHandler)]
         application = tornado.web.Application([(path, handler, {"dashboard": self}) for path, handler in handlers])
         tornado.httpserver.HTTPServer(application).add_socket(listening)
         self._beat()
-        return f"http://{HOST}:{port}/?token={self.token}"
+        return f"http://{HOST}:{name[1]}/?token={self.token}" if self.token else str(name)
 
     def close(self) -> None:
         """Send nothing any more: the event loop ends, and threads of the view continue for a moment."""
@@ -70,7 +76,7 @@ class Dashboard:
 
     def is_token(self, text: str) -> bool:
         """Whether a browser knows the token."""
-        return hmac.compare_digest(text.encode(), self.token.encode())
+        return self.token is None or hmac.compare_digest(text.encode(), self.token.encode())
 
     def begin(self) -> tuple[str, list[Any]]:
         """Return the frames of the message with all elements."""
@@ -114,7 +120,7 @@ class HtmlHandler(TokenHandler, tornado.web.RequestHandler):
     def get(self) -> None:
         """Respond with the page, after the token was exchanged for a cookie."""
         served = self.dashboard
-        if served.is_token(self.get_query_argument("token", "")):
+        if served.token and served.is_token(self.get_query_argument("token", "")):
             self.set_cookie(served.cookie, served.token, httponly=True, samesite="Lax")
             self.redirect("/")
         elif not self.knows():
@@ -178,14 +184,32 @@ class MessagesHandler(TokenHandler, tornado.websocket.WebSocketHandler):
 
 
 def serve(
-    make: Callable[[], Element], title: str, port: int, what: str, *, dark: bool = False, browser: bool = True
+    make: Callable[[], Element], title: str, place: int | Path, what: str, *, dark: bool = False, browser: bool = True
 ) -> None:
-    """Serve what `make` returns at a port of the loopback interface (0: any free one) until Ctrl-C.
+    """Serve what `make` returns at a port of the loopback interface (0: any free one), or a Unix socket, until Ctrl-C.
 
-    what: the beginning of the line with its address. browser: whether to open it. Raises InvalidValueError if the port
-    is taken.
+    what: the beginning of the line with its address. browser: whether to open it. Raises InvalidValueError if the place
+    is taken, FileError if others can enter the folder of the socket.
     """
+    listening = _socket_at(place) if isinstance(place, Path) else _port(place)
 
+    async def run() -> None:
+        token = None if isinstance(place, Path) else secrets.token_urlsafe(24)
+        dashboard = Dashboard(make(), title, dark, token)
+        try:
+            address = dashboard.listen(listening)
+            print(f"{what} at {address} until Ctrl-C.", flush=True)
+            if browser and token:
+                webbrowser.open(address)
+            await asyncio.Event().wait()
+        finally:
+            dashboard.close()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def _port(port: int) -> socket.socket:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.setblocking(False)
@@ -194,24 +218,32 @@ def serve(
         listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
-        why = getattr(error, "strerror", None) or error
-        raise InvalidValueError(
-            f"Port {port} cannot be used ({why}); choose another one with --port.", code="argument.invalid-value"
-        ) from None
+        raise _unusable(f"Port {port}", error, "--port") from None
+    return listening
 
-    async def run() -> None:
-        dashboard = Dashboard(make(), title, dark)
-        try:
-            address = dashboard.listen(listening)
-            print(f"{what} at {address} until Ctrl-C.", flush=True)
-            if browser:
-                webbrowser.open(address)
-            await asyncio.Event().wait()
-        finally:
-            dashboard.close()
 
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+def _socket_at(path: Path) -> socket.socket:
+    """Return a Unix socket that only this user reaches. A file of that name is replaced if it is a socket."""
+    if not hasattr(os, "getuid"):
+        raise InvalidValueError("This system has no Unix sockets; give a --port.", code="argument.invalid-value")
+    status = path.parent.stat() if path.parent.is_dir() else None
+    if status is None or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise FileError(
+            f"The socket {path} would be in a folder that others can enter, or that does not exist; expected one of "
+            "yours with the permissions 0700, as who reaches the socket can run what you can.",
+            code="file.not-private",
+        )
+    try:
+        return tornado.netutil.bind_unix_socket(str(path), mode=0o600)
+    except (OSError, ValueError) as error:
+        raise _unusable(str(path), error, "--socket") from None
+
+
+def _unusable(place: str, error: Exception, option: str) -> InvalidValueError:
+    why = getattr(error, "strerror", None) or error
+    return InvalidValueError(
+        f"{place} cannot be used ({why}); choose another one with {option}.", code="argument.invalid-value"
+    )
 
 
 def _framed(message: dict[str, Any], buffers: list[Any]) -> tuple[str, list[bytes]]:

@@ -1,7 +1,8 @@
-"""Export of results to CXI, TIFF, OME-TIFF, PNG and npz; the suffix of the path selects the format."""
+"""Export of results to CXI, NeXus, TIFF, OME-TIFF, PNG and npz by the suffix of the path, and to Tiled servers."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,18 +10,25 @@ from typing import Literal
 
 from ptynb import plugins
 from ptynb.data.result import Result
-from ptynb.exceptions import FileError
+from ptynb.data.scan import Scan
+from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
+from ptynb.io.export.nexus_export import check_nexus, write_nexus
 from ptynb.io.export.npz_export import write_npz
 from ptynb.io.export.pictures_export import NamedPictures, write_pictures_hdf5, write_pictures_npz
 from ptynb.io.export.pyramid_export import ENDINGS as PYRAMIDS
 from ptynb.io.export.pyramid_export import write_pyramid
+from ptynb.io.export.tiled_export import is_address, write_tiled
 from ptynb.io.new_files import replacing_file, require_folder
+from ptynb.io.prepared_scan import check_same, loaded_again
 from ptynb.io.result_file import load_result, save_result
 from ptynb.plugins import Plugin
 
-ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
+ENDINGS = (".cxi", ".nxs", ".tif", ".tiff", ".png", ".npz", ".h5")
+
+SCAN_GIVEN = "export(result, path, scan=scan), or ptynb export --scan FILE"
+"""How the scan is given, for errors."""
 
 
 @dataclass(frozen=True)
@@ -65,20 +73,24 @@ def export(
     slice: int | None = None,
     bits: Literal[8, 16] = 8,
     colours: str = "gray",
-) -> Path:
-    """Write a result in the format of another program.
+    scan: Scan | str | Path | None = None,
+) -> Path | str:
+    """Write a result in the format of another program, or to a Tiled server.
 
-    An existing file is replaced when the new one is complete.
+    An existing file is replaced when the new one is complete; what a server has is not replaced.
 
     Parameters
     ----------
     result : Result, DirectImages, str or Path
         Result, path of a result file, or pictures of `direct`, for which the suffix is `.h5` or `.npz`.
     path : str or Path
-        File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.tif`:
-        32-bit floats with the pixel size, for ImageJ and others; `.ome.tif`: the same in tiles, with a pyramid of
+        File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.nxs`:
+        NeXus by the definition NXcxi_ptycho, with the patterns of the scan, and settings and record; `.tif`: 32-bit
+        floats with the pixel size, for ImageJ and others; `.ome.tif`: the same in tiles, with a pyramid of
         levels, each of means over 2 x 2 pixels of the one before, for objects that are larger than memory; `.png`: an
-        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb. Plug-ins add others.
+        image; `.npz`: all arrays, for numpy; `.h5`: the result file of ptynb. Plug-ins add others. Or the address of a
+        new container of a Tiled server, "https://SERVER/FOLDER/NAME", for which the environment variable TILED_API_KEY
+        has the key: arrays, a table of the epochs, and the record as metadata. On this machine also http.
     of : {"object", "probe"}
         What to write to a TIFF or PNG.
     what : {"amplitude", "phase", "complex"}, optional
@@ -91,20 +103,33 @@ def export(
         Bits per channel of a PNG; 16 support grey only.
     colours : str
         Colour map of matplotlib, for a PNG.
+    scan : Scan, str or Path, optional
+        Scan whose patterns an `.nxs` contains, or the file that it is now in, which is loaded and prepared as recorded
+        in the result. Default: it is loaded from where it was.
 
     Returns
     -------
-    Path
-        The path of the file.
+    Path or str
+        The path of the file, or the address of the container.
 
     Raises
     ------
     FileError
-        The suffix is unknown ("file.unknown-format"), the folder is missing ("file.not-writable"), or the result file
-        cannot be read.
+        The suffix is unknown ("file.unknown-format"), the folder is missing ("file.not-writable"), the result file
+        cannot be read, or of an `.nxs` the scan cannot be loaded again ("file.not-found", "scan.not-in-file",
+        "scan.other"). Of a server: its client is not installed ("package.not-installed"), the container exists
+        ("export.exists"), or the server refuses ("export.server-failed").
+    ScanError
+        An `.nxs` has no place for a scan like this one ("file.unsupported-content").
     InvalidValueError
         An argument is invalid, or not supported by the format.
     """
+    if isinstance(path, str) and is_address(path):
+        if isinstance(result, NamedPictures):
+            raise InvalidValueError(
+                "Pictures of a scan are not written to a server; expected a result.", code="argument.invalid-value"
+            )
+        return write_tiled(result if isinstance(result, Result) else load_result(result), path)
     path = Path(path).expanduser()
     ending = path.suffix.lower()
     by_plugin = None if ending in ENDINGS else _exporter_of(path)
@@ -128,6 +153,13 @@ def export(
     if ending == ".cxi":
         write_cxi(found, path)
         return path
+    if ending == ".nxs":
+        name = Path("the result" if isinstance(result, Result) else result)
+        given = scan if isinstance(scan, Scan) else _scan_of(found, name, scan)
+        check_same(given, found, name, SCAN_GIVEN)
+        check_nexus(found, given)
+        write_nexus(found, given, path)
+        return path
     with replacing_file(path) as part:
         if ending == ".png":
             write_png(found, selected, part, bits, colours)
@@ -138,6 +170,14 @@ def export(
         else:
             write_tiff(found, selected, part)
     return path
+
+
+def _scan_of(result: Result, name: Path, moved: str | Path | None) -> Scan:
+    """Load the scan of a result again, from a file that was moved or from where it was. Raise FileError."""
+    then = result.scan
+    if moved is not None:
+        then = dataclasses.replace(then, path=str(Path(moved).expanduser().absolute()))
+    return loaded_again(then, name, SCAN_GIVEN)
 
 
 def _export_pictures(found: NamedPictures, path: Path, ending: str) -> Path:

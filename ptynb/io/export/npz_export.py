@@ -29,7 +29,13 @@ def write_npz(result: Result, path: Path) -> None:
         "r_factors": np.array(result.r_factors, dtype=np.float64).reshape(-1, 2),
         **{f"optimised/{name}": values for name, values in result.parameters.items()},
     }
-    record = {
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays, record=np.array(json.dumps(record_of(result))))
+
+
+def record_of(result: Result) -> dict[str, Any]:
+    """Return what a result has besides its arrays, as plain values."""
+    return {
         "settings": result.settings,
         "began_with": result.initial_settings,
         "changes": [dataclasses.asdict(change) for change in result.changes],
@@ -41,5 +47,3 @@ def write_npz(result: Result, path: Path) -> None:
         "title": result.title,
         "comments": result.comments,
     }
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays, record=np.array(json.dumps(record)))

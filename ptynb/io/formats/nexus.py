@@ -124,7 +124,8 @@ class _Classes:
     """Groups of an entry by their NeXus class, nearest first."""
 
     def __init__(self, linked: Linked, entry: h5py.Group) -> None:
-        self.linked, self._groups = linked, {}  # type: tuple[Linked, dict[str, list[tuple[str, h5py.Group]]]]
+        self.linked, self.entry = linked, entry
+        self._groups: dict[str, list[tuple[str, h5py.Group]]] = {}
         for name, item in linked.walk(entry):
             if isinstance(item, h5py.Group):
                 self._groups.setdefault(nx_class(item), []).append((name, item))
@@ -174,6 +175,9 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
                 found[f"{name}/{one}"] = item
         if numbered(group):
             found[name] = group
+    if text(linked.dataset("definition", classes.entry)) in NEXUS_DEFINITIONS:  # results in the file are no patterns
+        measured = {f"{name}/data" for name, _ in classes.of("NXdetector")}
+        found = {name: item for name, item in found.items() if name in measured} or found
     unique = without_doubles(found)
     if len(unique) == 1:
         return next(iter(unique))

@@ -11,16 +11,23 @@ from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading
-from ptynb.io.initial_guess import cdtools_result, ptychoshelves_result, ptypy_result, ptyrad_result, py4dstem_result
+from ptynb.io.initial_guess import (
+    cdtools_result,
+    nxcxi_result,
+    ptychoshelves_result,
+    ptypy_result,
+    ptyrad_result,
+    py4dstem_result,
+)
 from ptynb.io.initial_guess.apply_guess import apply_guess
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult
 from ptynb.io.result_file import is_result, load_result
 from ptynb.io.scan_file import FORMAT as SCAN
 
-PACKAGES = (ptyrad_result, cdtools_result, ptypy_result, py4dstem_result, ptychoshelves_result)
+PACKAGES = (nxcxi_result, ptyrad_result, cdtools_result, ptypy_result, py4dstem_result, ptychoshelves_result)
 """Readers of HDF5 files in the order in which they are tried; the last one accepts the most general names."""
-KNOWN = "PtyRAD, PtychoShelves or fold_slice (.mat), ptypy (.ptyr), py4DSTEM, CDTools (.h5) or ptynb"
+KNOWN = "PtyRAD, PtychoShelves or fold_slice (.mat), ptypy (.ptyr), py4DSTEM, CDTools (.h5), ptynb or its NXcxi_ptycho"
 
 
 def load_initial_guess(
@@ -44,7 +51,8 @@ def load_initial_guess(
         Scan that the guesses are for, with patterns oriented as in the other package.
     result : str or Path or Result
         Result, or path of a file of PtyRAD, PtychoShelves or fold_slice (.mat, versions 5 and 7.3), ptypy (.ptyr),
-        py4DSTEM, CDTools (.h5) or ptynb. The format is detected from the content.
+        py4DSTEM, CDTools (.h5) or ptynb, or a result that `ptynb.export` wrote as NXcxi_ptycho (.nxs). The format is
+        detected from the content.
     probe, object : bool
         Whether to use the probe and the object.
     positions : bool

@@ -113,6 +113,20 @@ def unknown(problem):
     )
 
 
+def write_nxcxi(path, problem):
+    """By ptynb's own export of a result whose object is in other coordinates than the scan."""
+    result = pt.Result(
+        object=problem.object.astype(np.complex64),
+        probe=problem.probe.astype(np.complex64),
+        positions=problem.positions,
+        origin=(0, 0),
+        r_factor=0.0,
+        settings={"slices": {"thickness": SLICES_APART}},
+        pixel_size=problem.scan.pixel_size,
+    )
+    return pt.export(result, path.with_suffix(".nxs"), scan=problem.scan)
+
+
 def write_cdtools(path, problem, turned=0.4, **options):
     """By CDTools' own model and writer; the detector is turned, which has to make no difference.
 

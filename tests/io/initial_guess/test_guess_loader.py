@@ -11,6 +11,8 @@ from tests.raising import raises
 
 SQUARE = {"window": (34, 34), "pixel": (4e-8, 4e-8)}
 WRITERS = {
+    "NXcxi_ptycho": (problems.write_nxcxi, {}, {}),
+    "NXcxi_ptycho, slices": (problems.write_nxcxi, {"slices": 2}, {}),
     "PtyRAD": (problems.write_ptyrad, SQUARE, {}),
     "PtyRAD, slices": (problems.write_ptyrad, {**SQUARE, "slices": 2}, {}),
     "CDTools": (problems.write_cdtools, {}, {}),
