@@ -21,7 +21,7 @@ from ptynb.data.engine_records import Failure
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import nothing
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import is_of, load_state, newest_state, progress_of, states
 from ptynb.io.new_files import require_folder
@@ -68,6 +68,11 @@ def run(
         except BaseException as error:
             try:
                 _save_checkpoint(recon)
+            except (PtynbError, TimeoutError) as problem:
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+                # A scheduler may send the signal to the engines, too, which then write a checkpoint and end.
+                log(console, f"The engines could not be asked for a checkpoint: {problem}")
             finally:
                 status = recon.last_status()
                 ended(error, None if status is None else status.failure)

@@ -66,6 +66,11 @@ _leave: _Leave | None = None
 """Handlers of the outermost context."""
 
 
+def signal_that_came() -> int | None:
+    """Return the first signal in the context `signals_raise` that is active; None without one."""
+    return None if _leave is None else _leave.first
+
+
 @contextlib.contextmanager
 def signals_raise(*, ends_process: bool = False) -> Iterator[None]:
     """Context in which the first signal raises `Leaving`, also beyond a context inside.
