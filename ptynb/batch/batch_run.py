@@ -21,7 +21,7 @@ from ptynb.data.engine_records import Failure
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import nothing
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import is_of, load_state, newest_state, progress_of, states
 from ptynb.io.new_files import require_folder
@@ -68,6 +68,11 @@ def run(
         except BaseException as error:
             try:
                 _save_checkpoint(recon)
+            except (PtynbError, TimeoutError) as problem:
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+                # A scheduler may send the signal to the engines, too, which then write a checkpoint and end.
+                log(console, f"The engines could not be asked for a checkpoint: {problem}")
             finally:
                 status = recon.last_status()
                 ended(error, None if status is None else status.failure)
@@ -205,12 +210,13 @@ def _save_checkpoint(recon: Reconstruction) -> None:
     status = recon.last_status()
     if status is None or status.state == "loading":  # at the checkpoint that it continues from, if there is one
         return
+    if not (status.epoch or status.update):  # the first update may compile for long
+        return
     recon.stop()
     status, latest = recon.last_status(), recon.latest_checkpoint
     if status is None or (latest is not None and is_of(latest, status.epoch, status.update)):
         return
-    if status.epoch or status.update:
-        recon.save_checkpoint()
+    recon.save_checkpoint()
 
 
 def _how_to_go_on(plan: RunFile, job: RunJob) -> str:

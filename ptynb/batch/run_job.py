@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from ptynb import __version__
-from ptynb.batch.signals import Leaving
+from ptynb.batch.signals import Leaving, signal_that_came
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError
 from ptynb.exit_statuses import COMPLETED, exit_status
 from ptynb.io.new_files import replacing_file, writable
@@ -105,6 +105,11 @@ class RunJob:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Record the end, and release the folder."""
+        number = signal_that_came()
+        if error is not None and number is not None and not isinstance(error, Leaving):
+            if not isinstance(error, KeyboardInterrupt):  # which lost its type where it was held back
+                log(self.console, f"After the signal: {error}")
+            error = Leaving(number)
         is_signal = isinstance(error, Leaving)
         if is_signal and self.result is not None:  # which is all that was to be done
             error = None

@@ -210,7 +210,7 @@ def _run(chosen: argparse.Namespace) -> int:
         return _reproduce(chosen)
     from ptynb.batch.signals import signals_raise
 
-    with signals_raise():
+    with signals_raise(ends_process=chosen.ends_process):
         job = job_of(chosen, "ptynb run")
         with job:
             plan = job.plan(plan_of(chosen))
