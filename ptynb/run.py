@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     from ptynb.exit_statuses import exit_status
 
     place = Place()
-    with signals_raise():
+    with signals_raise(ends_process=arguments is None):
         try:
             place = Place.of(os.environ)
             job = job_of(chosen, "python -m ptynb.run", leads=place.rank == 0)

@@ -205,12 +205,13 @@ def _save_checkpoint(recon: Reconstruction) -> None:
     status = recon.last_status()
     if status is None or status.state == "loading":  # at the checkpoint that it continues from, if there is one
         return
+    if not (status.epoch or status.update):  # the first update may compile for long
+        return
     recon.stop()
     status, latest = recon.last_status(), recon.latest_checkpoint
     if status is None or (latest is not None and is_of(latest, status.epoch, status.update)):
         return
-    if status.epoch or status.update:
-        recon.save_checkpoint()
+    recon.save_checkpoint()
 
 
 def _how_to_go_on(plan: RunFile, job: RunJob) -> str:

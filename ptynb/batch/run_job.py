@@ -31,6 +31,7 @@ from ptynb.batch.signals import Leaving
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError
 from ptynb.exit_statuses import COMPLETED, exit_status
 from ptynb.io.new_files import replacing_file, writable
+from ptynb.private_folder import make_folder
 from ptynb.progress import log
 from ptynb.settings.run_files.run_file import RunFile
 
@@ -87,7 +88,7 @@ class RunJob:
         if self.folder is None or not self._leads:
             return self
         with writable(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             lock = FileLock(self.folder / LOCK)
             try:
                 lock.acquire(timeout=0)

@@ -6,7 +6,6 @@ SIGUSR1 or SIGUSR2, and SIGXCPU at a limit of time.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import signal
@@ -60,7 +59,6 @@ class _Leave:
             signal.raise_signal(signal.SIGINT)
         else:
             self._has_raised = True
-            atexit.register(_ignore)
             raise Leaving(self.first)
 
 
@@ -69,8 +67,11 @@ _leave: _Leave | None = None
 
 
 @contextlib.contextmanager
-def signals_raise() -> Iterator[None]:
-    """Context in which the first signal raises `Leaving`, also beyond a context inside."""
+def signals_raise(*, ends_process: bool = False) -> Iterator[None]:
+    """Context in which the first signal raises `Leaving`, also beyond a context inside.
+
+    ends_process: whether the process ends after it; then signals that follow do not change its exit status.
+    """
     global _leave
     outermost = _leave is None
     _leave = _leave or _Leave()
@@ -80,6 +81,8 @@ def signals_raise() -> Iterator[None]:
     finally:
         if outermost:
             _leave = None
+        if ends_process:
+            _ignore_until_exit()
 
 
 @contextlib.contextmanager
@@ -104,8 +107,8 @@ def _handled_by(handle: signal._HANDLER, also: int | None = None) -> Iterator[No
             signal.signal(number, old)
 
 
-def _ignore() -> None:
-    """Let the process, which ends, have the exit status of the first signal whatever follows."""
+def _ignore_until_exit() -> None:
+    """Let this process, which ends, have its exit status whatever follows; Ctrl-C still ends it at once."""
     for number in SIGNALS:
-        with contextlib.suppress(ValueError, OSError):
+        if number != signal.SIGINT:
             signal.signal(number, signal.SIG_IGN)

@@ -200,7 +200,12 @@ def _lead(
         left = board.left_by
         if left is None:
             _report(error, None, board)
-        reason: BaseException = error if left is None else Leaving(left)
+        failed = (
+            error.__context__
+            if isinstance(error.__context__, PtynbError)
+            else ReconstructionError(str(error), code="engine.no-answer")
+        )
+        reason = failed if left is None else Leaving(left)
         job.exit_status = status_of_end(reason)
         job.finish(reason)
         _end_at_once(job.exit_status)

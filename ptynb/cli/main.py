@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit status: 0, or one of `ptynb.exit_statuses` after an error message."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    chosen.ends_process = arguments is None
     try:
         # Notebooks can import modules in their folder, as in Jupyter.
         with contextlib.nullcontext() if chosen.notebooks else without_working_folder():

@@ -14,6 +14,7 @@ from ptynb.cli.arguments import (
     load_options_of,
 )
 from ptynb.cli.module_path import with_working_folder
+from ptynb.exit_statuses import STATUSES
 
 if TYPE_CHECKING:
     from ptynb.batch.run_job import RunJob
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    run = commands.add_parser("run", help="reconstruct without a notebook, by a run file")
+    statuses = "; ".join(f"{number} {meaning}" for number, meaning in STATUSES.items())
+    run = commands.add_parser(
+        "run", help="reconstruct without a notebook, by a run file", epilog=f"Exit statuses: {statuses}."
+    )
     add_options(run)
     add_cluster_options(run, "cluster", "engines")
     run.add_argument("--reproduce", action="store_true", help="FILE is a result: repeat its run and compare")
@@ -206,7 +210,7 @@ def _run(chosen: argparse.Namespace) -> int:
         return _reproduce(chosen)
     from ptynb.batch.signals import signals_raise
 
-    with signals_raise():
+    with signals_raise(ends_process=chosen.ends_process):
         job = job_of(chosen, "ptynb run")
         with job:
             plan = job.plan(plan_of(chosen))

@@ -36,6 +36,10 @@ def test_a_place_is_what_the_environment_says():
     assert Place.of(pod) == Place(5, 8, 0, 1)
     assert not Place.of(pod).one_host
     assert Place.of({"RANK": "0", "WORLD_SIZE": "1"}) == Place()
+    indexed = {**pod, "JOB_COMPLETION_INDEX": "5"}
+    del indexed["RANK"]
+    assert Place.of(indexed) == Place.of(pod), "of a Job whose pods are ranks of one run"
+    assert Place.of({"JOB_COMPLETION_INDEX": "5"}) == Place(), "of one whose pods have runs of their own"
 
 
 @pytest.mark.parametrize(

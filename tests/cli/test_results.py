@@ -52,5 +52,5 @@ def test_a_result_is_exported_to_several_files(made: Path, tmp_path: Path, capsy
     assert main(["export", str(made), *map(str, files)]) == 0
     assert capsys.readouterr().out.split() == [*map(str, files)]
     assert all(file.stat().st_size > 1000 for file in files)
-    assert main(["export", str(made), str(tmp_path / "a.jpg")]) == 64
+    assert main(["export", str(made), str(tmp_path / "a.jpg")]) == 65
     assert "expected one of .cxi" in capsys.readouterr().err

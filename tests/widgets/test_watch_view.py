@@ -155,5 +155,5 @@ def test_the_command_ends_by_ctrl_c_and_loads_nothing_heavy(command, address):
 def test_a_port_that_cannot_be_used_is_told(tmp_path, capsys, port):
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = str(other.getsockname()[1]) if port == "taken" else port
-        assert main(["watch", str(tmp_path), "--no-open", "--port", number]) == 69
+        assert main(["watch", str(tmp_path), "--no-open", "--port", number]) == 64
     assert f"Port {number} cannot be used" in capsys.readouterr().err

@@ -18,7 +18,8 @@ from ptynb.settings.run_files.run_file import RunFile
 from ptynb.settings.settings import Settings
 
 HEAD = """\
-# A run without a notebook: ptynb run FILE. Paths are relative to this file.
+# A run without a notebook: ptynb run FILE. Paths are relative to this file. --set settings.loss=poisson changes a field
+# for one run, and --output DIR --id NAME writes everything in DIR/NAME.
 # Lines with '#:' contain the defaults; to change one, remove the mark there and in the line of its section.
 # checkpointing.transfer, the hosts of ssh, addresses of listen and similar fields run code or connect to other
 # machines: they have to be confirmed, or require --trust.
