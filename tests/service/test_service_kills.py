@@ -77,12 +77,16 @@ class Client:
 @pytest.mark.timeout(3600)
 def test_200_kills_lose_no_job_and_run_none_twice(start: Start):
     service = start(workers=3, lease=2.0, attempts=10**6)
-    chance, began = random.Random(0), time.monotonic()
     client = Client(service)
+    until(lambda: service.queue.counts()["completed"] > 0, 120)
+    began = time.monotonic()
+    until(lambda: service.queue.counts()["completed"] > 15, 300)
+    pace = (time.monotonic() - began) / 5  # of a job on one worker
+    chance, began = random.Random(0), time.monotonic()
     killed = {"serve": 0, "worker": 0}
     try:
         while sum(killed.values()) < KILLS:
-            time.sleep(chance.uniform(0.0, 1.0))
+            time.sleep(chance.uniform(0.0, 2 * pace))  # so that some jobs are done in between
             whom = chance.choices(["serve", "worker"], [1, 4])[0]
             if whom == "serve":
                 service.kill()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ptynb.cli.main import main
+from ptynb.cli.main import _parser, main
 from ptynb.service import require_packages
 from tests.raising import raises
 from tests.service.running_service import ENDED, Start, environment
+from tests.system_parts import ROOT
 from tests.waiting import until
 
+DOCS = ROOT / "docs" / "serve.md"
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_a_job_runs_from_its_submission_to_its_result_also_across_an_end_of_the_service(start: Start):
+def test_a_job_runs_from_its_submission_to_its_result_also_across_an_end_of_the_service(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     service = start()
     answer = service.submit(id="first", epochs=4)
     assert (answer.status_code, answer.json()["status"]) == (201, "queued")
@@ -35,6 +40,12 @@ def test_a_job_runs_from_its_submission_to_its_result_also_across_an_end_of_the_
     assert service.submit(id="first", epochs=4).status_code == 200
     assert service.submit(id="first", epochs=5).status_code == 409
 
+    example = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PTYNB_TOKEN", service.tokens["ann"])
+    exec(compile(example.replace("http://127.0.0.1:8470", service.url), "serve.md", "exec"), {})
+    assert (tmp_path / "scan17.h5").read_bytes() == whole.content
+
     service.submit(id="second", epochs=150)
     until(lambda: (service.queue.find("second").epoch or 0) > 0, 60)
     assert service.end() == 0
@@ -46,6 +57,13 @@ def test_a_job_runs_from_its_submission_to_its_result_also_across_an_end_of_the_
     assert service.request("DELETE", "/jobs/second").status_code == 204
     assert not (service.jobs / "second").exists()
     assert service.request("GET", "/jobs/second").status_code == 404
+
+
+def test_the_commands_of_the_documentation_are_there():
+    lines = re.findall(r"^(?:ExecStart=\S*/)?(ptynb .*)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) >= 6
+    for line in lines:
+        assert _parser().parse_args(line.split()[1:]).run is not None, line
 
 
 def test_the_commands_serve_and_submit(
@@ -101,7 +119,7 @@ def test_a_service_that_may_not_start_says_why(
 ):
     given = [str(tmp_path / word) if word in ("x", "y", "z") else word for word in words]
     assert main(["serve", *given]) != 0
-    assert says in capsys.readouterr().err.replace("\n", " ")
+    assert says in " ".join(capsys.readouterr().err.split())
 
 
 def test_without_the_extra_the_commands_say_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
