@@ -152,7 +152,7 @@ def instance(plugin: Plugin, expected: type[T]) -> T:
     if isinstance(found, PluginError):
         raise found
     if not isinstance(found, expected):
-        raise _unfit(plugin, found, f"an instance of {expected.__name__}")
+        raise unfit(plugin, f"is {quoted(found)}; expected an instance of {expected.__name__}")
     return found
 
 
@@ -162,15 +162,14 @@ def class_of(plugin: Plugin, base: type[T]) -> type[T]:
     if isinstance(found, PluginError):
         raise found
     if not (isinstance(found, type) and issubclass(found, base)) or getattr(found, "__abstractmethods__", None):
-        raise _unfit(plugin, found, f"a class derived from {base.__name__} with all of its methods")
+        told = f"is {quoted(found)}; expected a class derived from {base.__name__} with all of its methods"
+        raise unfit(plugin, told)
     return found
 
 
-def _unfit(plugin: Plugin, found: object, expected: str) -> PluginError:
-    return PluginError(
-        f"{_capital(plugin)} is {quoted(found)}; expected {expected}. Update or remove that package.",
-        code="plugin.invalid",
-    )
+def unfit(plugin: Plugin, told: str) -> PluginError:
+    """Return the error about a plug-in that is not what its kind has to be. told: follows its name."""
+    return PluginError(f"{_capital(plugin)} {told}. Update or remove that package.", code="plugin.invalid")
 
 
 @contextmanager

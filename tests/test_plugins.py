@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from ptynb.cli.main import main
 from ptynb.exceptions import PluginError
 from ptynb.io.load import find, suffixes
 from ptynb.physics.losses import make_loss
+from ptynb.session.engines import check_plugins
 from ptynb.settings.load_options import LoadOptions
 from tests.parametrization import each
 
@@ -181,6 +183,36 @@ def test_an_error_in_a_run_names_the_plugin(install):
             recon.wait()
 
 
+LAUNCHER = """
+from typing import ClassVar, Literal
+from ptynb.plugin_api import Launcher, LauncherPlugin
+
+class Odd(LauncherPlugin):
+    kind: Literal["odd"] = "odd"
+    {field}
+
+    def launcher(self, name, folder):
+        {made}
+"""
+
+
+@each(
+    ("field", "made", "told"),
+    [
+        ("", "return 3", r"has launcher_class=None; expected a class from Launcher"),
+        ("launcher_class: ClassVar = Launcher", "return 3", r"made a int; expected its launcher_class"),
+        ("launcher_class: ClassVar = Launcher", "return 1 / 0", r"failed \(ZeroDivisionError: division by zero\)"),
+    ],
+)
+def test_a_launcher_that_is_none_is_an_error_that_names_it(install, field, made, told, monkeypatch):
+    monkeypatch.setattr("ptynb.plugin_api.Launcher.here", True, raising=False)
+    install(LAUNCHER.format(field=field, made=made), {"launchers.odd": "Odd"})
+    with pytest.raises(PluginError, match=r"The launcher 'odd' of some-plugins 2\.1 " + told):
+        pt.Cluster(1, launcher="odd", device="cpu")
+    with pytest.raises(pt.ClusterError, match="There is no setting 'cores'"):
+        pt.Cluster(1, launcher="odd", cores=3)
+
+
 def test_of_two_with_one_name_the_first_is_used_and_the_other_a_notice(install):
     install("", {"losses.mean": "X"}, name="b-plugins")
     install("", {"losses.mean": "X"}, name="a-plugins")
@@ -234,15 +266,27 @@ def test_a_result_is_repeated_with_its_plugins_only(install, tmp_path):
     assert pt.load_result(tmp_path / "a.h5").plugins == (plugin,)  # which can be opened all the same
 
 
-def test_an_engine_without_a_plugin_or_with_another_version_says_so(install):
+class _Engines:
+    """In the place of a cluster: calls functions here."""
+
+    def call_all(self, ranks, function, arguments):
+        return [function(*one) for one in arguments]
+
+
+@each(
+    ("name", "version", "told", "code"),
+    [
+        ("mean", "2.1", "", ""),
+        ("mean", "3.0", r"some-plugins 2\.1 is installed; expected some-plugins 3\.0", "plugin.other-version"),
+        ("other", "2.1", r"'other' of some-plugins 2\.1 is not installed", "plugin.not-installed"),
+    ],
+)
+def test_an_engine_without_a_plugin_or_with_another_version_says_so(install, name, version, told, code):
     install("X = 1", {"losses.mean": "X"})
-    for asked, code in [("2.1", None), ("3.0", "plugin.other-version")]:
-        wanted = [plugins.Plugin("losses", "mean", "some-plugins", asked)]
-        if code is None:
-            plugins.check_installed(wanted)
-            continue
-        with pytest.raises(PluginError, match=r"some-plugins 2\.1 is installed; expected some-plugins 3\.0") as caught:
-            plugins.check_installed(wanted)
-        assert caught.value.code == code
-    with pytest.raises(PluginError, match="is not installed"):
-        plugins.check_installed([plugins.Plugin("losses", "other", "some-plugins", "2.1")])
+    run = SimpleNamespace(plugins=(plugins.Plugin("losses", name, "some-plugins", version),))
+    if not told:
+        return check_plugins(_Engines(), run, [0, 1])
+    with pytest.raises(PluginError, match="On the engine of rank 0: The loss .*" + told) as caught:
+        check_plugins(_Engines(), run, [0, 1])
+    assert caught.value.code == code
+    return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptynb.cluster.cluster import launcher_class
 from ptynb.data.source_address import SourceKind
-from ptynb.exceptions import ClusterError, PluginError
+from ptynb.exceptions import PluginError
 from ptynb.io.export import Exporter
 from ptynb.io.export.colour_maps import names_with
 from ptynb.io.reading.reader_interface import Format
@@ -33,6 +33,6 @@ def problem_of(plugin: Plugin) -> str:
     """Return why a plug-in cannot be used; empty if it can."""
     try:
         CHECKS[plugin.kind](plugin)
-    except (PluginError, ClusterError) as error:
+    except PluginError as error:
         return str(error)
     return ""

@@ -37,8 +37,8 @@ from ptynb.cluster.runtime_dir import client_file
 from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry
-from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
-from ptynb.plugins import Plugin, guarded, named, or_of_plugins, used
+from ptynb.exceptions import ClusterError, ClusterStoppedError, PluginError, PtynbWarning
+from ptynb.plugins import Plugin, guarded, named, or_of_plugins, unfit, used
 from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
@@ -490,8 +490,9 @@ class Cluster:
             message = ""
             if isinstance(error, TimeoutError):
                 message = f"{counted(len(self), 'engine')} did not start within {self._timeout:.0f} s."
-            elif isinstance(error, Exception) and not isinstance(error, ClusterError):
-                message = f"The cluster did not start: {error}."
+            elif isinstance(error, Exception) and not isinstance(error, ClusterError | PluginError):
+                by = f" by {self.launched_by[0]}" if self.launched_by else ""
+                message = f"The cluster did not start{by}: {error}."
             message = message and summarize(message, logs=self.logs())  # before their folder is removed
             self.stop()
             if message:
@@ -944,13 +945,9 @@ def launcher_class(kind: str) -> type[Launcher]:
     """Return the launcher of a kind of cluster. Raises ClusterError."""
     section = None if kind in LAUNCHERS else section_of_kind(kind)
     if section is not None and issubclass(section, LauncherPlugin):
-        found = section.launcher_class
-        if not issubclass(found, Launcher):
-            raise ClusterError(
-                f"The launcher {kind!r} of a plug-in has launcher_class={found!r}; expected a class derived from "
-                "Launcher.",
-                code="plugin.invalid",
-            )
+        found = getattr(section, "launcher_class", None)
+        if not (isinstance(found, type) and issubclass(found, Launcher)):
+            raise unfit(used("launchers", kind), f"has launcher_class={found!r}; expected a class from Launcher")
         return found
     if kind not in LAUNCHERS:
         raise ClusterError(
@@ -965,7 +962,8 @@ def _launched(chosen: LauncherPlugin, name: str, folder: Path) -> Launcher:
     """Return the launcher of a plug-in, whose errors name it."""
     with guarded(used("launchers", chosen.kind)):
         found = chosen.launcher(name, folder)
-    assert isinstance(found, launcher_class(chosen.kind)), f"{chosen.kind} makes another launcher than its class"
+    if not isinstance(found, launcher_class(chosen.kind)):
+        raise unfit(used("launchers", chosen.kind), f"made a {type(found).__name__}; expected its launcher_class")
     return found
 
 

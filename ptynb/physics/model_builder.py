@@ -19,7 +19,7 @@ from ptynb.data.arrivals import Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import ObjectFrame, Scan, check_scan
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, PluginError, ScanError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, ScanError
 from ptynb.physics.components.builtin import (
     Affine,
     Background,
@@ -311,11 +311,7 @@ def components_of_plugins(scan: Scan, settings: Settings) -> list[ModelComponent
         with plugins.guarded(plugin):
             component = chosen.component(scan)
         if not isinstance(component, ModelComponent):
-            raise PluginError(
-                f"The model component {plugin.name!r} of {plugin.distribution} {plugin.version} made a "
-                f"{type(component).__name__}; expected a ModelComponent. Update or remove that package.",
-                code="plugin.invalid",
-            )
+            raise plugins.unfit(plugin, f"made a {type(component).__name__}; expected a ModelComponent")
         component.name, component.rate = chosen.kind, chosen.learning_rate
         for step in (*STEPS, "update_done"):
             if overrides(component, step):

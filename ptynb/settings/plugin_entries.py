@@ -131,10 +131,10 @@ def entry_model(plugin: Plugin, base: type[Model]) -> type[Model]:
     model = plugins.class_of(plugin, base)
     kind = kind_of(model)
     if kind != plugin.name:
-        raise PluginError(
-            f"{str(plugin).capitalize()} has the field kind with the default {quoted(kind)}; expected the name of its "
-            f'entry point: kind: Literal["{plugin.name}"] = "{plugin.name}".',
-            code="plugin.invalid",
+        raise plugins.unfit(
+            plugin,
+            f"has the field kind with the default {quoted(kind)}; expected the name of its entry point: "
+            f'kind: Literal["{plugin.name}"] = "{plugin.name}"',
         )
     return model
 

@@ -154,7 +154,7 @@ def test_two_engines_give_the_answer_of_one_and_the_record_has_all_plugins(csv, 
     scan = pt.load(csv)
     one = finished(scan, settings)
     with pt.Cluster(2, launcher="wrapped", device="cpu", command="nice -n 1") as cluster:
-        two = finished(scan, settings, cluster=cluster)
+        two = finished(scan, settings, cluster=cluster, timeout=300.0)  # also where other programs run
     assert np.abs(two.object - one.object).max() < 1e-9
     np.testing.assert_allclose(two.losses, one.losses, rtol=1e-9)
     model = {("formats", "counts_csv"), ("losses", "huber"), ("components", "gain_drift")}

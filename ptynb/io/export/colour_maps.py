@@ -9,7 +9,7 @@ import numpy as np
 
 from ptynb import plugins
 from ptynb.data.engine_records import Array
-from ptynb.exceptions import InvalidValueError, PluginError
+from ptynb.exceptions import InvalidValueError
 from ptynb.plugins import Plugin
 
 COLOURS = ("gray", "viridis", "cividis", "magma", "PuOr", "twilight")
@@ -47,11 +47,7 @@ def _register(plugin: Plugin) -> None:
         return
     values = plugins.instance(plugin, np.ndarray)
     if values.ndim != 2 or values.shape[1] != 3 or len(values) < 2 or not ((values >= 0) & (values <= 1)).all():
-        raise PluginError(
-            f"The colour map {plugin.name!r} of {plugin.distribution} {plugin.version} is an array of the shape "
-            f"{values.shape}; expected colours (n, 3) from 0 to 1. Update or remove that package.",
-            code="plugin.invalid",
-        )
+        raise plugins.unfit(plugin, f"is an array of the shape {values.shape}; expected colours (n, 3) from 0 to 1")
     colormaps.register(LinearSegmentedColormap.from_list(plugin.name, values))
 
 
