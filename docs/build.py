@@ -48,6 +48,7 @@ def prepare(source: Path, quick: bool) -> None:
     """Write the pages of the site into an empty folder."""
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.py", "__pycache__", "plugin_template"))
     shutil.copy(DOCS / "conf.py", source)
+    (source / "pictures").mkdir(exist_ok=True)
     for original, place in INCLUDED.items():
         (source / place).write_text(_relinked((ROOT / original).read_text(), original, place))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
