@@ -1,7 +1,4 @@
-"""Pictures of views: `python -m tests.workbench_picture [FILE]` takes the README's, of the workbench during a real run.
-
-With `--views` it takes those of single views, which stand in the site where a notebook shows one (`docs/pictures`).
-"""
+"""The README's picture of the workbench: `python -m tests.workbench_picture [FILE]` takes it during a real run."""
 
 from __future__ import annotations
 
@@ -62,49 +59,8 @@ def take(lab: Lab, page: Page) -> bytes:
         kernel.stop_channels()
 
 
-VIEWS = Path(__file__).parent.parent / "docs" / "pictures"
-VIEW_CELL = """\
-import ptynb as pt
-
-scan = pt.load("siemens_star.h5")
-recon = pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=2)), device="cpu")
-recon.start(20)
-recon.wait()
-before = recon.result
-recon.start(20)
-recon.wait()
-made = {
-    "live": pt.live(recon),
-    "inspect": pt.inspect(scan),
-    "compare": pt.compare({"after 20 epochs": before, "after 40 epochs": recon.result}),
-    "form": pt.settings_form(scan, pt.preset("thin X-ray", scan)),
-    "tuner": pt.tuner(scan, recon.settings),
-}
-display(*made.values())"""
-
-
-def take_views() -> None:
-    """Take a picture of each single view and write it (JPEG)."""
-    with tempfile.TemporaryDirectory() as folder, started_lab(Path(folder)) as lab, started_browser() as browser:
-        page = browser.new_context(viewport={"width": 1280, "height": 4000}).new_page()
-        pt.simulate(patterns=256, window=64, modes=2, seed=1, path=lab.folder / SCAN)
-        kernel = lab.run(page, NOTEBOOK, VIEW_CELL)
-        try:
-            outputs = page.locator(".jp-OutputArea-output.jupyter-widgets, .jp-OutputArea-output .jupyter-widgets")
-            expect(outputs.nth(4)).to_be_attached(timeout=600_000)
-            page.locator(".jp-SideBar [data-id=filebrowser]").first.click()
-            page.wait_for_timeout(5000)
-            for number, name in enumerate(("live", "inspect", "compare", "form", "tuner")):
-                outputs.nth(number).scroll_into_view_if_needed()
-                page.wait_for_timeout(3000)
-                outputs.nth(number).screenshot(path=VIEWS / f"{name}.jpg", type="jpeg", quality=85)
-        finally:
-            kernel.execute("made['live'].close(); recon.close()", reply=True, timeout=120)
-            kernel.stop_channels()
-
-
 def main(path: Path) -> None:
-    """Take the picture of the workbench and write it."""
+    """Take the picture and write it."""
     with tempfile.TemporaryDirectory() as folder, started_lab(Path(folder)) as lab, started_browser() as browser:
         page = browser.new_context(viewport=WINDOW, device_scale_factor=SCALE).new_page()
         picture = take(lab, page)
@@ -113,7 +69,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if "--views" in sys.argv:
-        take_views()
-    else:
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE)
