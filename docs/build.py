@@ -18,6 +18,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from PIL import Image
+
 from docs import effects, references
 
 DOCS = Path(__file__).parent
@@ -33,26 +35,25 @@ INCLUDED = {
 }
 """Documents of the checkout, and their place in the site."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
-PICTURES = {
-    "pt.live": "live",
-    "pt.inspect": "inspect",
-    "pt.compare": "compare",
-    "pt.workbench": "workbench",
-    "pt.settings_form": "form",
-    "pt.tuner": "tuner",
-}
-"""What shows a widget -> its picture among `docs/pictures`, for pages without a kernel."""
+WORKBENCH = ROOT / "notebooks" / "workbench.png"
+PICTURES = {"pt.live(": "live", "pt.workbench(": "workbench"}
+"""Calls that show a view, and its picture, for pages without a kernel."""
+LIVE = (98, 270, 2460, 1357)
+"""The live view in the picture of the workbench: left, upper, right, lower [pixels]."""
 
 
 def prepare(source: Path, quick: bool) -> None:
     """Write the pages of the site into an empty folder."""
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.py", "__pycache__", "plugin_template"))
     shutil.copy(DOCS / "conf.py", source)
+    (source / "pictures").mkdir(exist_ok=True)
     for original, place in INCLUDED.items():
         (source / place).write_text(_relinked((ROOT / original).read_text(), original, place))
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         (source / "gallery" / notebook.name).write_text(_illustrated(notebook))
-    shutil.copy(ROOT / "notebooks" / "workbench.png", source / "pictures")
+    shutil.copy(WORKBENCH, source / "pictures")
+    with Image.open(WORKBENCH) as picture:
+        picture.crop(LIVE).save(source / "pictures" / "live.png")
     pictures = {} if quick else effects.draw(source / "pictures")
     references.write(source, pictures)
 
@@ -86,8 +87,8 @@ def _with_picture(cell: dict[str, object]) -> Iterator[dict[str, object]]:
     yield cell
     code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""  # type: ignore[arg-type]
     for call, name in PICTURES.items():
-        if f"{call}(" in code and (DOCS / "pictures" / f"{name}.jpg").exists():
-            text = f"![What {call} shows](../pictures/{name}.jpg)"
+        if call in code:
+            text = f"![What {call}...) shows during a run](../pictures/{name}.png)\n\n*{call}...) during a run*"
             yield {"cell_type": "markdown", "id": f"{cell['id']}-shown", "metadata": {}, "source": text}
 
 

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; `python -m docs.build FOLDER` runs it on a copy of the pages beside the generated ones."""
+"""How Sphinx builds the site; `python -m docs.build FOLDER` runs it on a copy of the pages and the generated ones."""
 
 from __future__ import annotations
 
@@ -59,13 +59,14 @@ html_theme_options = {
     "logo": {"text": "ptynb"},
     "github_url": "https://github.com/ptynb/ptynb",
     "header_links_before_dropdown": 6,
+    "navbar_persistent": ["search-button"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "start": []}
 linkcheck_timeout = 10
 
 NAME = re.compile(r"(?<![`:\w\\])`([^`\n]+)`(?![`_])")

@@ -74,21 +74,20 @@ def effects() -> Iterator[tuple[str, str, Phases]]:
             epochs=80,
         ),
     )
-    flat = dataclasses.replace(pt.simulate(patterns=196, window=64, photons=150, seed=1))
-    known = dataclasses.replace(flat, probe=flat.ground_truth.probe)
-    still = {"probe": {"learning_rate": 0}, "loss": "poisson", "object": {"learning_rate": 0.01}}
+    faint = pt.simulate(patterns=196, window=64, photons=150, seed=1)
+    still = {
+        "probe": {"learning_rate": 0},
+        "loss": "poisson",
+        "object": {"learning_rate": 0.01},
+        "schedule": {"kind": "constant"},
+    }
+    smooth = [{"kind": "amplitude_limits", "high": 1}, {"kind": "denoise", "norm": "tv", "amount": 0.02}]
     yield (
         "constraints",
-        "150 photons a pattern: without a constraint, and with a total variation that is reduced after each update.",
+        "150 photons a pattern: without constraints, and with a limited amplitude and a reduced total variation.",
         compared(
-            known,
-            {
-                "free": still,
-                "Denoise(norm='tv')": {
-                    **still,
-                    "constraints": [{"kind": "denoise", "norm": "tv", "amount": 0.02}],
-                },
-            },
+            dataclasses.replace(faint, probe=faint.ground_truth.probe),
+            {"free": still, "AmplitudeLimits, Denoise": {**still, "constraints": smooth}},
         ),
     )
     thickness = 80 * coherent.pixel_size[0] ** 2 / coherent.geometry.wavelength

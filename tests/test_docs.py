@@ -21,6 +21,7 @@ from ptynb.settings.schema import structure
 from tests.architecture import CHAPTER, named
 from tests.import_graph import ROOT
 
+pytestmark = pytest.mark.timeout(900)  # half a minute on an idle core, many on a busy one
 LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 
 
@@ -43,7 +44,7 @@ class Loaded(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "docs.build", str(folder), "--quick"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, cwd=ROOT)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=850, cwd=ROOT)
     assert answer.returncode == 0, answer.stderr
     assert not answer.stderr
     return folder / "html"
