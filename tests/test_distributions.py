@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from packaging.version import Version
 
 from tools.distributions import Distributions, build, project
+from tools.release import PRETEND
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,11 @@ def test_an_sdist_without_git_builds_a_wheel_of_the_same_version(built, tmp_path
     (wheel,) = (tmp_path / "dist").iterdir()
     assert wheel.name == built.wheel.name
     (source / "PKG-INFO").unlink()  # as an archive of the files alone, which has no version
-    version = subprocess.run(
-        (sys.executable, "-m", "hatchling", "version"), cwd=source, check=True, capture_output=True, text=True
-    ).stdout.strip()
-    assert Version(version) == Version("0.1.0.dev0")
+    assert _version_in(source, os.environ) == "0.1.0.dev0"
+    assert _version_in(source, {**os.environ, PRETEND: "1.2.3"}) == "1.2.3"  # of a release, before its tag
+
+
+def _version_in(source: Path, environment: Mapping[str, str]) -> str:
+    command = (sys.executable, "-m", "hatchling", "version")
+    told = subprocess.run(command, cwd=source, env=environment, check=True, capture_output=True, text=True)
+    return told.stdout.strip()

@@ -32,7 +32,7 @@ from tools.distributions import ROOT, Distributions, build, git, project
 from tools.portable import run_portable
 
 TEST_PACKAGES = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "pyyaml")
-PRETEND = "SETUPTOOLS_SCM_PRETEND_VERSION_FOR_PTYNB"
+PRETEND = "SETUPTOOLS_SCM_PRETEND_VERSION"
 """Environment variable with the version of a build, which has to come before the tag."""
 
 
