@@ -79,12 +79,13 @@ class Board:
     def claim(self, code: str = "", message: str = "") -> bool:
         """Record that the run has failed; return whether this rank is the first, and so reports the error."""
         try:
-            self._first = self._store.add("failed", 1) == 1
-            if self._first:
+            first = self._store.add("failed", 1) == 1
+            if first:
                 self._store.set("cause", json.dumps([code, message]))
         except RuntimeError:
-            self._first = True
-        return self._first
+            first = True
+        self._first = self._first or first  # it may be called again with what follows from the failure
+        return first
 
     def cause(self) -> ReconstructionError | None:
         """Return the error that another rank has reported; None without one."""
@@ -284,7 +285,9 @@ def _report(error: BaseException, failure: Failure | None, board: Board) -> None
     lost = failure is not None and failure.lost_group
     if lost and wait_until(lambda: board.failed, CAUSE_SECONDS, LOOK_SECONDS):
         return
-    code = error.code if failure is None and isinstance(error, PtynbError) else failure.code if failure else ""
+    code = error.code if isinstance(error, PtynbError) else ""
+    if failure is not None:
+        code = failure.code or ("engine.lost" if lost else "engine.failed")
     if not board.claim(code, str(error) if failure is None else failure.message):
         return
     if failure is not None:
