@@ -207,7 +207,7 @@ class JobWorker:
         told = outcome.get("error") if outcome.get("exit_status") == status else None  # else of an earlier attempt
         error = told if isinstance(told, dict) else lines.error
         code, message = str(error.get("code") or "job.incomplete"), str(error.get("message") or self._last_words(job))
-        if status == 0:
+        if status == 0 or outcome.get("status") == "completed":  # a signal may have come when all was done
             self._persistently(lambda: self.queue.finish(job, "completed", exit_status=0, **lines.values))
         elif status == 75 and not lines.started and not why:
             self._put_back(job, "", "Another process holds the folder of the job; it is tried again.", delay=BUSY)

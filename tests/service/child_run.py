@@ -3,7 +3,8 @@
     python -m tests.service.child_run FILE --output DIR --id ID --progress json --resume
 
 An epoch takes 20 ms. DIR/ID/journal.txt tells of each attempt, and of the end. What goes wrong is in
-DIR/ID.faults.json: {"status": 69, "times": 2, "code": "memory.insufficient"}.
+DIR/ID.faults.json: {"status": 69, "times": 2, "code": "memory.insufficient"}, or
+{"ends_by_signal": true} for a signal that comes when all is done.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def run(name: str, folder: Path, plan: dict, came: list[int]) -> int:
     note(folder, "end")
     whole(outcome, {"id": name, "status": "completed", "exit_status": 0, "error": None})
     tell(folder, event="completed")
+    if faults.get("ends_by_signal"):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
     return 0
 
 

@@ -194,6 +194,12 @@ def test_a_job_that_was_completed_by_a_lost_attempt_is_not_run_again(bench: Benc
     assert (bench.jobs / "b" / "journal.txt").read_text().split() == ["begin", "end"]
 
 
+def test_a_signal_that_comes_when_all_is_done_leaves_the_job_completed(bench: Bench):
+    bench.submit(1, ends_by_signal=True)
+    job = bench.reaches(*ENDED)
+    assert (job.status, job.exit_status, job.attempt) == ("completed", 0, 1)
+
+
 def test_a_folder_that_cannot_be_made_is_told(bench: Bench):
     (bench.jobs / "a").write_text("a file in its place")
     bench.queue.attempts = 1
