@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -32,12 +33,15 @@ INCLUDED = {
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "deploy/README.md": "deploy.md",
+    "docs/plugin_template/README.md": "plugin_template.md",
 }
-"""Documents of the checkout, and their place in the site."""
+"""Documents of the checkout, and their place in the site; those that there are not are left out."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 WORKBENCH = ROOT / "notebooks" / "workbench.png"
 PICTURES = {"pt.live(": "live", "pt.workbench(": "workbench"}
 """Calls that show a view, and its picture, for pages without a kernel."""
+VIEWS = (*PICTURES, "pt.inspect(", "pt.compare(", "pt.settings_form(", "pt.tuner(")
 LIVE = (98, 270, 2460, 1357)
 """The live view in the picture of the workbench: left, upper, right, lower [pixels]."""
 
@@ -48,7 +52,9 @@ def prepare(source: Path, quick: bool) -> None:
     shutil.copy(DOCS / "conf.py", source)
     (source / "pictures").mkdir(exist_ok=True)
     for original, place in INCLUDED.items():
-        (source / place).write_text(_relinked((ROOT / original).read_text(), original, place))
+        if (ROOT / original).exists():
+            (source / place).write_text(_relinked((ROOT / original).read_text(), original, place))
+    _list_others(source)
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         (source / "gallery" / notebook.name).write_text(_illustrated(notebook))
     shutil.copy(WORKBENCH, source / "pictures")
@@ -58,11 +64,27 @@ def prepare(source: Path, quick: bool) -> None:
     references.write(source, pictures)
 
 
+def _list_others(source: Path) -> None:
+    """List pages of this folder that no list names at the end of the background."""
+    background = source / "background.md"
+    listed = (source / "index.md").read_text() + background.read_text()
+    others = [page for page in sorted(source.glob("*.md")) if not re.search(rf"^{page.stem}$", listed, re.MULTILINE)]
+    others = [page for page in others if page.stem != "index"]
+    for page in others:
+        page.write_text(_relinked(page.read_text(), f"docs/{page.name}", page.name))
+    text, toctree = background.read_text().split("```{toctree}")
+    lines, names = (f"- []({page.name})" for page in others), (page.stem for page in others)
+    entries = "\n".join([toctree.rstrip().removesuffix("```").rstrip(), *names])
+    background.write_text("\n".join([text.rstrip(), *lines, "", f"```{{toctree}}{entries}", "```", ""]))
+
+
 def _relinked(text: str, original: str, place: str) -> str:
     """Return a document whose relative links lead to pages of the site, where it has them, else to the repository."""
 
     def target(match: re.Match[str]) -> str:
         file = os.path.normpath(Path(original).parent / match[1])
+        if file.startswith("docs/") and file not in INCLUDED and file.endswith(".md"):
+            return match[0]
         if file in INCLUDED:
             return f"]({os.path.relpath(INCLUDED[file], Path(place).parent)}{match[2] or ''})"
         if file.startswith("notebooks/") and file.endswith(".ipynb"):
@@ -83,9 +105,12 @@ def _illustrated(notebook: Path) -> str:
     return json.dumps(content)
 
 
-def _with_picture(cell: dict[str, object]) -> Iterator[dict[str, object]]:
+def _with_picture(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a cell, without its output if that is a view, which only a kernel can show, and its picture."""
+    code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+    if any(call in code for call in VIEWS):
+        cell["metadata"] = {**cell["metadata"], "tags": ["remove-output"]}
     yield cell
-    code = "".join(cell["source"]) if cell["cell_type"] == "code" else ""  # type: ignore[arg-type]
     for call, name in PICTURES.items():
         if call in code:
             text = f"![What {call}...) shows during a run](../pictures/{name}.png)\n\n*{call}...) during a run*"
