@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run this rank and return the exit status, one of `ptynb.exit_statuses`."""
+    """Run this rank and return the exit status, one of `ptynb.batch.exit_statuses`."""
     parser = argparse.ArgumentParser(
         prog="python -m ptynb.run", description="Ptychographic reconstruction on ranks that torchrun or a pod starts."
     )
@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.example:
         print_example()
         return 0
+    from ptynb.batch.exit_statuses import exit_status
     from ptynb.batch.rank_env import Place
     from ptynb.batch.signals import signals_raise
-    from ptynb.exit_statuses import exit_status
 
     place = Place()
     with signals_raise(ends_process=arguments is None):

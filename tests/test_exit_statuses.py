@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ptynb import exceptions
+from ptynb.batch.exit_statuses import BY_CODE, STATUSES, exit_status, status_of_code
 from ptynb.exceptions import CODES, ClusterError, EngineLostError, FileError, SettingsError
-from ptynb.exit_statuses import BY_CODE, STATUSES, exit_status, status_of_code
 from tests.parametrization import each
 
 PAGE = Path(__file__).parents[1] / "docs" / "exit_statuses.md"

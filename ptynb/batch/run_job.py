@@ -27,9 +27,9 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from ptynb import __version__
+from ptynb.batch.exit_statuses import COMPLETED, exit_status
 from ptynb.batch.signals import Leaving, signal_that_came
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError
-from ptynb.exit_statuses import COMPLETED, exit_status
 from ptynb.io.new_files import replacing_file, writable
 from ptynb.private_folder import make_folder
 from ptynb.progress import log

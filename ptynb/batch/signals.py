@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from ptynb.exit_statuses import CTRL_C, INTERRUPTED
+from ptynb.batch.exit_statuses import CTRL_C, INTERRUPTED
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))  # Windows has two of them

@@ -21,6 +21,7 @@ from typing import NoReturn
 from rich.console import Console
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, but not declared as exported
 
+from ptynb.batch.exit_statuses import COMPLETED, FAILED, exit_status, status_of_code
 from ptynb.batch.rank_env import Place, Seat
 from ptynb.batch.run_job import RunJob, status_of_end
 from ptynb.batch.signals import Leaving, signals_are_noted, signals_raise, status_of
@@ -29,7 +30,6 @@ from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import await_ranks, find_store
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, PtynbError, ReconstructionError
-from ptynb.exit_statuses import COMPLETED, FAILED, exit_status, status_of_code
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import patterns_of
 from ptynb.polling import wait_until

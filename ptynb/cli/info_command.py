@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
+from ptynb.batch.exit_statuses import COMPLETED, DATA, UNAVAILABLE
 from ptynb.cli.arguments import add_load_options, load_options_of
-from ptynb.exit_statuses import COMPLETED, DATA, UNAVAILABLE
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

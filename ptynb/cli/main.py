@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ptynb.batch.exit_statuses import COMPLETED, CTRL_C, UNAVAILABLE, exit_status
 from ptynb.cli import (
     dashboard_command,
     demo_command,
@@ -31,7 +32,6 @@ from ptynb.cli import (
 from ptynb.cli.arguments import add_cluster_options, add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
-from ptynb.exit_statuses import COMPLETED, CTRL_C, UNAVAILABLE, exit_status
 from ptynb.private_folder import make_folder
 from ptynb.systems import become
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, or one of `ptynb.exit_statuses` after an error message."""
+    """Run the command line and return the exit status, one of `ptynb.batch.exit_statuses`."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     chosen.ends_process = arguments is None

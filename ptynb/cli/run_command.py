@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ptynb.batch.exit_statuses import STATUSES
 from ptynb.cli.arguments import (
     add_cluster_options,
     add_load_options,
@@ -14,7 +15,6 @@ from ptynb.cli.arguments import (
     load_options_of,
 )
 from ptynb.cli.module_path import with_working_folder
-from ptynb.exit_statuses import STATUSES
 
 if TYPE_CHECKING:
     from ptynb.batch.run_job import RunJob
