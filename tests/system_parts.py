@@ -51,7 +51,7 @@ PARTS = {
         ("ptynb/widgets", "ptynb/app", "ptynb/session", "frontend/src"),
     ),
     "leaks": Part(("tests/faults/test_leaks.py",), PROCESSES),
-    "notebooks": Part((), ("notebooks", "docs", "ptynb/__init__.py", "ptynb/__init__.pyi", "ptynb/app", "ptynb/cli")),
+    "notebooks": Part((), ("notebooks", "ptynb/__init__.py", "ptynb/__init__.pyi", "ptynb/app", "ptynb/cli")),
     "recovery": Part(
         ("tests/engine/test_convergence.py", "tests/physics/test_recovery.py"), (*MODEL, "ptynb/simulation")
     ),
