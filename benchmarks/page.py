@@ -115,7 +115,10 @@ def _losses(runs: list[Found]) -> list[str]:
                     )
                     for ours in (True, False)
                 }
-                if best[True] is None or best[False] is None or best[False][quantity] is None:
+                if best[False] is None or best[False][quantity] is None:
+                    continue
+                if best[True] is None:
+                    lines.append(f"- {problem}, batch {batch}, {title}: ptynb did not run.")
                     continue
                 mine, theirs = _or_infinite(best[True][quantity]), best[False][quantity]
                 if mine > MARGIN * theirs:

@@ -67,6 +67,7 @@ def write(source: Path, pictures: Mapping[str, str]) -> None:
         "reference/run_file.md": run_file_page(),
     }
     for place, text in {**pages, **dict(api_pages())}.items():
+        (source / place).parent.mkdir(exist_ok=True)
         (source / place).write_text(text)
 
 

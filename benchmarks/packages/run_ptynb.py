@@ -7,6 +7,7 @@ from typing import Any
 from recorder import Recorder
 
 import ptynb as pt
+import ptynb.session.reconstruction
 
 MORE: dict[str, dict[str, Any]] = {"lsqml": {}, "rpie": {}, "adam": {}, "sgd": {"momentum": 0.9}}
 RATES = {"lsqml": 1.0, "rpie": 1.0, "adam": 0.01, "sgd": 0.3}
