@@ -67,11 +67,11 @@ def prepare(source: Path, quick: bool) -> None:
 def _list_others(source: Path) -> None:
     """List pages of this folder that no list names at the end of the background."""
     background = source / "background.md"
-    listed = (source / "index.md").read_text() + background.read_text()
-    others = [page for page in sorted(source.glob("*.md")) if not re.search(rf"^{page.stem}$", listed, re.MULTILINE)]
-    others = [page for page in others if page.stem != "index"]
-    for page in others:
+    lists = (source / "index.md", source / "howto" / "index.md", background)
+    listed = {line.removeprefix("../") for file in lists for line in file.read_text().splitlines()}
+    for page in (source / original.name for original in DOCS.glob("*.md")):
         page.write_text(_relinked(page.read_text(), f"docs/{page.name}", page.name))
+    others = [page for page in sorted(source.glob("*.md")) if page.stem not in {*listed, "index"}]
     text, toctree = background.read_text().split("```{toctree}")
     lines, names = (f"- []({page.name})" for page in others), (page.stem for page in others)
     entries = "\n".join([toctree.rstrip().removesuffix("```").rstrip(), *names])
