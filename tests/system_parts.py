@@ -57,7 +57,7 @@ PARTS = {
     ),
     "service": Part(
         ("tests/service/test_real_runs.py", "tests/service/test_service_kills.py"),
-        ("ptynb/service", "ptynb/batch/run_job.py"),
+        ("ptynb/service", "ptynb/batch"),
     ),
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch")),
     "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading")),

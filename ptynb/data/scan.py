@@ -425,6 +425,12 @@ class Scan:
         return digest.hexdigest()
 
     @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Plug-ins that read the file of the scan, or of its parts, or received it."""
+        scans = [self] if self.combination is None else [self, *self.combination.scans]
+        return (*dict.fromkeys(plugin for one in scans if one.loaded is not None for plugin in one.loaded.plugins),)
+
+    @property
     def metadata_digest(self) -> str:
         """SHA-256 (hexadecimal) of everything but the counts: shape, order, positions, mask, geometry, guesses."""
         facts = {

@@ -31,7 +31,6 @@ from ptynb.engine.resampled_state import settings_in_window
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity, of_object
 from ptynb.io.reading.large_array import is_large, write_piece
-from ptynb.io.scan_identity import plugins_of
 from ptynb.kernels.runtime import buffers
 from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
@@ -150,7 +149,7 @@ class Loop:
         mean_pattern, self._sums = self.shard.totals(self.order.count)
         self.mean_count = float(mean_pattern.mean())
         """Mean count of a pixel."""
-        self.plugins = plugins_of(whole, settings)
+        self.plugins = (*dict.fromkeys((*whole.plugins, *settings.plugins)),)
         """Plug-ins that the run has used up to now."""
         self.scan = {**identity(whole), "counts": self._sums.counts}
         """Identity of the scan, which is stored in checkpoints and compared on resuming."""

@@ -10,8 +10,6 @@ from ptynb.data.provenance import Loaded, ScanIdentity
 from ptynb.data.scan import AnyGeometry, Scan, plain_geometry
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import InvalidValueError
-from ptynb.plugins import Plugin
-from ptynb.settings import Settings
 
 GEOMETRIES: tuple[type[AnyGeometry], ...] = (Geometry, NearField, TiltedGeometry)
 
@@ -43,13 +41,6 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         geometry=plain_geometry(geometry),
         combination=plain_combination(scan),
     )
-
-
-def plugins_of(scan: Scan, settings: Settings) -> tuple[Plugin, ...]:
-    """Return the plug-ins that a run of this scan with these settings uses."""
-    scans = [scan] if scan.combination is None else [scan, *scan.combination.scans]
-    of_scans = [plugin for one in scans if one.loaded is not None for plugin in one.loaded.plugins]
-    return (*dict.fromkeys((*of_scans, *settings.plugins)),)
 
 
 def plain_combination(scan: Scan) -> dict[str, Any]:

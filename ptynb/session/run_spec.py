@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
-from ptynb.io.scan_identity import plugins_of
 from ptynb.optimize.batching import patterns_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
@@ -54,8 +53,8 @@ class RunSpec:
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """Plug-ins that the present and later stages use."""
-        stages = self.plan.settings_from(self.settings)
-        return (*dict.fromkeys(plugin for one in stages for plugin in plugins_of(self.scan, one)),)
+        of_stages = (plugin for one in self.plan.settings_from(self.settings) for plugin in one.plugins)
+        return (*dict.fromkeys((*self.scan.plugins, *of_stages)),)
 
     @property
     def extension_names(self) -> tuple[str, ...]:
