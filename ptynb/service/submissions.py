@@ -72,7 +72,7 @@ class RunRules:
         checkpointing = run.checkpointing.model_copy(update={"folder": None, "pictures": pictures})
         listen = None if run.listen is None else run.listen.model_copy(update={"folder": None})
         update = {"result": Path("result.h5"), "checkpointing": checkpointing, "listen": listen}
-        return json.dumps(run.model_copy(update=update).model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        return json.dumps(run.model_copy(update=update).as_given(), sort_keys=True)
 
     def _check_trust(self, run: RunFile) -> None:
         lines = [] if self.trust else [*marked(run)]
