@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
@@ -403,7 +403,7 @@ def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
 def is_tagged(model: type[BaseModel]) -> bool:
     """Whether `kind` of a model is the tag by which it is chosen among others, and can have one value only."""
     field = model.model_fields.get("kind")
-    return field is not None and field.annotation == Literal[field.default]  # type: ignore[valid-type]
+    return field is not None and get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
 def kind_of(model: type[BaseModel]) -> str:
