@@ -23,8 +23,8 @@ from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # 
 
 from ptynb.batch.exit_statuses import COMPLETED, FAILED, exit_status, status_of_code
 from ptynb.batch.rank_env import Place, Seat
-from ptynb.batch.run_job import RunJob, status_of_end
-from ptynb.batch.signals import Leaving, signals_are_noted, signals_raise, status_of
+from ptynb.batch.run_job import RunJob
+from ptynb.batch.signals import Leaving, signals_are_noted, signals_raise, status_of, status_of_end
 from ptynb.data.engine_records import Failure
 from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import await_ranks, find_store
