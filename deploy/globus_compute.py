@@ -21,7 +21,10 @@ def reconstruct(run_file: str, result: str) -> dict[str, object]:
 
     options = ["--result", result, "--keep", f"{result}.checkpoints", "--resume"]
     run = subprocess.run(
-        [sys.executable, "-m", "ptynb.cli.main", "run", run_file, *options], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "ptynb.cli.main", "run", run_file, *options],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if run.returncode != 0:
         raise RuntimeError(f"ptynb run ended with status {run.returncode}: {run.stderr[-2000:]}")

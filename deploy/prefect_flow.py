@@ -12,7 +12,7 @@ from pathlib import Path
 
 from prefect import flow, task
 
-COMMAND = sys.executable, "-m", "ptynb.cli.main"
+COMMAND = sys.executable, "-P", "-m", "ptynb.cli.main"
 
 
 @task(retries=3, retry_delay_seconds=10, task_run_name="reconstruct {scan.stem}")
@@ -44,8 +44,9 @@ def night(scans: Path, run_file: Path, results: Path) -> list[Path]:
         if (results / f"{scan.stem}.nxs").exists():
             continue
         result = reconstruct(scan, run_file, results, return_state=True)
-        if result.is_completed():
-            written.append(export(result.result()))
+        exported = export(result.result(), return_state=True) if result.is_completed() else result
+        if exported.is_completed():
+            written.append(exported.result())
         else:
             failed.append(scan.name)
     if failed:

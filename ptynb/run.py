@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.example:
         print_example()
         return 0
-    from ptynb.batch.exit_statuses import exit_status
+    from ptynb.batch.exit_statuses import told
     from ptynb.batch.rank_env import Place
-    from ptynb.batch.signals import signals_raise
+    from ptynb.batch.signals import signals_raise, status_of_end
 
     place = Place()
     with signals_raise(ends_process=arguments is None):
@@ -43,10 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
             job = job_of(chosen, "python -m ptynb.run", leads=place.rank == 0)
             with job:
                 _perform(chosen, place, job)
-        except (ValueError, RuntimeError, OSError) as error:
+        except (ValueError, RuntimeError, OSError, MemoryError, KeyboardInterrupt) as error:
             if place.rank == 0:  # the others would print the same
-                print(f"ptynb: {error}", file=sys.stderr)
-            return exit_status(error)
+                is_signal = isinstance(error, KeyboardInterrupt)
+                print(f"ptynb: {'interrupted' if is_signal else told(error)}", file=sys.stderr)
+            return status_of_end(error)
         return job.exit_status
 
 

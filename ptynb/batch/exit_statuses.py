@@ -19,7 +19,7 @@ STATUSES = {
     ARGUMENT: "an argument is invalid or missing",
     DATA: "the input data are invalid",
     NO_INPUT: "an input is not found or not readable",
-    UNAVAILABLE: "memory, GPU, cluster, package or source is not available",
+    UNAVAILABLE: "memory, GPU, cluster, package, plug-in or source is not available",
     FAILED: "the run failed: an engine was lost, or a number is not finite",
     NO_OUTPUT: "output cannot be written",
     INTERRUPTED: "interrupted by a signal, --resume continues; or another process works in the folder",
@@ -65,6 +65,8 @@ BY_CODE = {
     "memory": UNAVAILABLE,
     "package": UNAVAILABLE,
     "patterns": UNAVAILABLE,
+    "plugin": UNAVAILABLE,
+    "plugin.invalid": INVALID,
     "probe": DATA,
     "reconstruction": FAILED,
     "report": DATA,
@@ -113,3 +115,9 @@ def exit_status(error: BaseException) -> int:
     if isinstance(error, OSError):
         return BY_SYSTEM.get(error.errno or 0, UNEXPECTED)
     return UNEXPECTED
+
+
+def told(error: BaseException) -> str:
+    """Return the message of an error; Python's own of missing memory has none."""
+    without = "there is not enough memory; use a smaller batch, or a machine with more"
+    return str(error) or (without if isinstance(error, MemoryError) else type(error).__name__)

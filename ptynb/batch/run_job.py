@@ -28,7 +28,7 @@ from rich.console import Console
 
 from ptynb import __version__
 from ptynb.batch.exit_statuses import COMPLETED, exit_status
-from ptynb.batch.signals import Leaving, signal_that_came
+from ptynb.batch.signals import Leaving, signal_that_came, status_of_end
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError
 from ptynb.io.new_files import replacing_file, writable
 from ptynb.private_folder import make_folder
@@ -148,8 +148,8 @@ class RunJob:
         if self.folder is None or outcome.get("status") != "completed" or not plan.result.is_file():
             return False
         try:
-            completed = (self.folder / RUN).read_text() == _text(plan)
-        except OSError:
+            completed = (self.folder / RUN).read_text(encoding="utf-8") == _text(plan)
+        except (OSError, UnicodeDecodeError):
             return False
         if completed:
             self.result, self.epoch = plan.result, outcome.get("epoch")
@@ -162,9 +162,10 @@ class RunJob:
         self._began = True
         if self.folder is None or not self._leads:
             return
-        (self.folder / OUTCOME).unlink(missing_ok=True)
+        with writable(self.folder / OUTCOME):
+            (self.folder / OUTCOME).unlink(missing_ok=True)
         with writable(self.folder / RUN), replacing_file(self.folder / RUN) as path:
-            path.write_text(_text(plan))
+            path.write_text(_text(plan), encoding="utf-8")
 
     def tell(self, event: str, **facts: Any) -> None:
         """Write a line."""
@@ -226,16 +227,9 @@ class RunJob:
         return found if isinstance(found, dict) else {}
 
 
-def status_of_end(error: BaseException) -> int:
-    """Return the exit status of a run that an error ended, or a signal."""
-    return error.exit_status if isinstance(error, Leaving) else exit_status(error)
-
-
 def _text(plan: RunFile) -> str:
     """Return the run as a run file."""
-    plain = plan.model_dump(mode="json", exclude_defaults=True)
-    plain["cluster"] = {"kind": plan.cluster.kind, **plain.get("cluster", {})}
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(plan.as_given(), sort_keys=False, allow_unicode=True)
 
 
 def _finite(value: Any) -> Any:

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from ptynb.batch.exit_statuses import CTRL_C, INTERRUPTED
+from ptynb.batch.exit_statuses import CTRL_C, INTERRUPTED, exit_status
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))  # Windows has two of them
@@ -35,6 +35,11 @@ class Leaving(KeyboardInterrupt):
 def status_of(number: int) -> int:
     """Return the exit status of a run that this signal ended."""
     return CTRL_C if number == signal.SIGINT else INTERRUPTED
+
+
+def status_of_end(error: BaseException) -> int:
+    """Return the exit status of a process that an error ended, or a signal."""
+    return error.exit_status if isinstance(error, Leaving) else exit_status(error)
 
 
 class _Leave:

@@ -17,7 +17,7 @@ def server_process() -> dict[str, Any]:
     """
     options = ["dashboard", "--socket", "{unix_socket}", "--no-open"]
     return {
-        "command": [sys.executable, "-m", "ptynb.cli.main", *options],
+        "command": [sys.executable, "-P", "-m", "ptynb.cli.main", *options],
         "unix_socket": True,
         "timeout": START_SECONDS,
         "launcher_entry": {"title": "ptynb"},

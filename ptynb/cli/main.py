@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptynb.batch.exit_statuses import COMPLETED, CTRL_C, UNAVAILABLE, exit_status
+from ptynb.batch.exit_statuses import COMPLETED, UNAVAILABLE, exit_status, told
+from ptynb.batch.signals import status_of_end
 from ptynb.cli import (
     dashboard_command,
     demo_command,
@@ -51,12 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
         # Notebooks can import modules in their folder, as in Jupyter.
         with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
             status: int = chosen.run(chosen)
-    except (ValueError, RuntimeError, OSError) as error:
-        Console(stderr=True).print(f"ptynb: {error}", style="red", markup=False, highlight=False)
+    except (ValueError, RuntimeError, OSError, MemoryError) as error:
+        Console(stderr=True).print(f"ptynb: {told(error)}", style="red", markup=False, highlight=False)
         return exit_status(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         Console(stderr=True).print("ptynb: interrupted")
-        return CTRL_C
+        return status_of_end(error)
     return status
 
 

@@ -19,6 +19,7 @@ from ptynb.cli.module_path import with_working_folder
 if TYPE_CHECKING:
     from ptynb.batch.run_job import RunJob
     from ptynb.settings.run_files.run_file import RunFile
+    from ptynb.settings.run_files.trusted_fields import Line
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -143,17 +144,24 @@ def check_plan(plan: RunFile, chosen: argparse.Namespace, *, on_ranks: bool = Fa
     on_ranks: whether a launcher started this process as one of several; then it cannot ask, and ignores `cluster`.
     """
     from ptynb.cli.trust_prompt import check_trust, lines_to_confirm
+    from ptynb.settings.run_files.run_changes import changes_of, leaves
 
     if chosen.trust:
         return
     file = chosen.file.expanduser()
-    typed = [text.partition("=")[0].strip() for text in chosen.set or ()]
+    typed = [path for change in changes_of(chosen.set or ()) for path in change.paths]
+
+    def is_typed(line: Line) -> bool:
+        """Whether nothing of its value is from the file."""
+        path = tuple(line.name.split("."))
+        return all(any(one[: len(name)] == name for name in typed) for one in [*leaves(line.value, path)] or [path])
+
     lines = [
         line
         for line in lines_to_confirm(plan, file)
         # The command line is confirmed by the user; a file that it names is not.
         if getattr(chosen, line.name, None) is None
-        and not any(f"{line.name}.".startswith(f"{name}.") for name in typed)
+        and not is_typed(line)
         and not (on_ranks and line.name.startswith("cluster."))
     ]
     check_trust(file, lines, ask=not on_ranks)

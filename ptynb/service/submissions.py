@@ -73,10 +73,13 @@ class RunRules:
 
     def _kept(self, run: RunFile) -> str:
         pictures = run.checkpointing.pictures or PICTURES
-        checkpointing = run.checkpointing.model_copy(update={"folder": None, "pictures": pictures})
-        listen = None if run.listen is None else run.listen.model_copy(update={"folder": None})
-        update = {"result": Path("result.h5"), "checkpointing": checkpointing, "listen": listen}
-        return json.dumps(run.model_copy(update=update).model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        checkpointing = run.checkpointing.model_copy(update={"pictures": pictures})
+        update = {"result": Path("result.h5"), "checkpointing": checkpointing}
+        plain = run.model_copy(update=update).as_given()
+        for name in ("checkpointing", "listen"):
+            if plain.get(name):
+                plain[name].pop("folder", None)  # it is in that of the job
+        return json.dumps(plain, sort_keys=True)
 
     def _check_trust(self, run: RunFile) -> None:
         lines = [] if self.trust else [*marked(run)]

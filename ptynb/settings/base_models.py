@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
@@ -98,6 +98,16 @@ class SettingsModel(BaseModel):
                 fields=fields_of(*problems),
                 proposals=_proposals_of(problems),
             ) from None
+        if is_tagged(type(self)):
+            self.model_fields_set.add("kind")
+
+    def as_given(self) -> dict[str, Any]:
+        """Return the values that were given, as plain ones from which this class makes an equal model.
+
+        What was not given may depend on other values, and would count as given if it were included. A tag `kind`,
+        without which nothing can be read, is always there.
+        """
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class FileSection(SettingsModel):
@@ -387,6 +397,13 @@ def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
         if not choices:  # an entry of a plug-in, whose class no annotation names
             choices = [one for one in _all_models(SettingsModel) if kind_of(one) == part] or [model]
     return [name for name in choices[0].model_fields if name != "kind"]
+
+
+@functools.cache
+def is_tagged(model: type[BaseModel]) -> bool:
+    """Whether `kind` of a model is the tag by which it is chosen among others, and can have one value only."""
+    field = model.model_fields.get("kind")
+    return field is not None and field.annotation == Literal[field.default]  # type: ignore[valid-type]
 
 
 def kind_of(model: type[BaseModel]) -> str:

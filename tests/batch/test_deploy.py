@@ -1,17 +1,21 @@
 """The examples of deploy/: what can be run of them here is run, with the commands that the files have."""
 
+import ast
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
 
 import ptynb as pt
+from ptynb.cli.jupyter_proxy import server_process
 from tests.slurm.daemons import free_ports
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -51,6 +55,62 @@ def test_containers_run_without_rights_and_write_to_mounted_folders_only():
         assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}, name
         (cache,) = (one["value"] for one in container["env"] if one["name"] == "PTYNB_CACHE")
         assert cache == "/cache", name
+
+
+def test_no_module_of_the_working_folder_is_imported_in_place_of_a_package():
+    commands = [server_process()["command"][1:]]
+    for path in DEPLOY.glob("*.py"):
+        commands += [
+            ast.literal_eval(f"[{found}]") for found in re.findall(r'sys\.executable, ("-.*?main")', path.read_text())
+        ]
+    assert len(commands) == 3
+    assert all(command[:3] == ["-P", "-m", "ptynb.cli.main"] for command in commands), commands
+
+
+class State:
+    """What a task of Prefect ended in."""
+
+    def __init__(self, run):
+        try:
+            self.value, self.error = run(), None
+        except subprocess.CalledProcessError as error:
+            self.error = error
+
+    def is_completed(self):
+        return self.error is None
+
+    def result(self):
+        return self.value
+
+
+def task(function=None, **options):
+    """Prefect's decorator: a call raises, or returns a state where that is asked for."""
+    if function is None:
+        return task
+
+    def call(*values, return_state=False):
+        return State(lambda: function(*values)) if return_state else function(*values)
+
+    return call
+
+
+def test_a_scan_or_an_export_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "prefect", SimpleNamespace(flow=lambda **_: lambda run: run, task=task))
+    night = runpy.run_path(str(DEPLOY / "prefect_flow.py"))["night"]
+    done = []
+
+    def run(command, check):
+        done.append(command[4])
+        fails = {"run": "a.h5", "export": "b.result.h5"}[command[4]]
+        if tmp_path / fails in command:
+            raise subprocess.CalledProcessError(70, command)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    for name in "abc":
+        (tmp_path / f"{name}.h5").touch()
+    with pytest.raises(RuntimeError, match=r"^1 scans have results; a\.h5, b\.h5 have failed"):
+        night(tmp_path, tmp_path / "run.yaml", tmp_path)
+    assert done == ["run", "run", "export", "run", "export"]
 
 
 def started(command, values, environment=None):
@@ -109,5 +169,5 @@ def test_the_function_of_globus_compute_needs_nothing_of_its_file(tmp_path, run_
     found = names["reconstruct"](str(run_file), str(tmp_path / "a.h5"))
     assert found["epochs"] == 3
     assert found["r_factor"] == pt.load_result(tmp_path / "a.h5").r_factor
-    with pytest.raises(RuntimeError, match=r"status \d+: .*nothing.yaml"):
+    with pytest.raises(RuntimeError, match=r"(?s)status 66: .*nothing.yaml"):
         names["reconstruct"](str(tmp_path / "nothing.yaml"), str(tmp_path / "b.h5"))

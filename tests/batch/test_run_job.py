@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,10 +17,12 @@ import pytest
 from filelock import FileLock
 
 import ptynb as pt
+from ptynb.batch import run_job
 from ptynb.batch.run_job import RunJob
 from ptynb.cli.main import main
+from ptynb.run import main as run_of_ranks
 from ptynb.settings.run_files.run_changes import changed, changes_of
-from ptynb.settings.run_files.run_file import read_run
+from ptynb.settings.run_files.run_file import RunFile, read_run
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -200,3 +206,72 @@ def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path, capsys: pytest.C
         job.tell("notice", text="two")
     assert capsys.readouterr().out.count("could not be written") == 1
     assert outcome(tmp_path / "a")["status"] == "completed"
+
+
+def test_another_kind_of_constraint_is_another_run(tmp_path: Path) -> None:
+    """Both have their default values."""
+    runs = [
+        RunFile(scan="a", epochs=1, result="b.h5", settings={"constraints": [{"kind": kind}]})
+        for kind in ("centred_probe", "fixed_probe_power")
+    ]
+    with RunJob("a", tmp_path) as job:
+        first, second = map(job.plan, runs)
+        job.begin(first)
+        first.result.touch()
+    with RunJob("a", tmp_path) as job:
+        assert job.is_completed(first)
+        assert not job.is_completed(second)
+
+
+def test_names_that_are_no_latin_letters_are_kept_whatever_the_locale(tmp_path: Path) -> None:
+    program = (
+        "from pathlib import Path\nfrom ptynb.batch.run_job import RunJob\n"
+        "from ptynb.settings.run_files.run_file import RunFile\n"
+        "with RunJob('a', Path.cwd()) as job:\n"
+        "    plan = job.plan(RunFile(scan='\\u6e2c\\u5b9a.h5', epochs=1, result='b.h5'))\n"
+        "    job.begin(plan)\n    plan.result.touch()\n"
+        "with RunJob('a', Path.cwd()) as job:\n    assert job.is_completed(plan)\n"
+    )
+    command = [sys.executable, "-X", "utf8=0", "-c", program]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=100)
+    assert "\u6e2c" in (tmp_path / "a" / "run.yaml").read_text(encoding="utf-8")
+
+
+def test_an_outcome_that_cannot_be_replaced_is_output_that_cannot_be_written(
+    run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "outcome.json":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert main(["run", str(run_file), *ALONE, "--output", str(tmp_path / "out")]) == 73
+
+
+@each("command", [lambda *line: main(["run", *line]), lambda *line: run_of_ranks([*line])])
+@each(
+    ("raised", "status", "said"),
+    [
+        (lambda: signal.raise_signal(signal.SIGTERM), 75, "interrupted"),
+        (lambda: signal.raise_signal(signal.SIGINT), 130, "interrupted"),
+        (lambda: np.empty(2**50), 69, "Unable to allocate"),
+        (lambda: bytearray(sys.maxsize), 69, "not enough memory"),
+    ],
+)
+def test_what_ends_a_run_before_it_has_a_folder_has_its_status(
+    run_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: Any,
+    raised: Any,
+    status: int,
+    said: str,
+) -> None:
+    """As while everything is imported, which takes seconds."""
+    monkeypatch.setattr(run_job, "RunJob", lambda *_, **__: raised())
+    assert command(str(run_file)) == status
+    assert said in capsys.readouterr().err

@@ -5,27 +5,32 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import numpy as np
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import ptynb as pt
 import ptynb.run
+from ptynb import plugins
 from ptynb.batch import batch_run
 from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import lines_to_confirm
 from ptynb.engine import checkpoint_writer
-from ptynb.settings.base_models import TRUST, kinds_in
+from ptynb.settings.base_models import TRUST, SettingsModel, kinds_in
 from ptynb.settings.cluster_options import CLUSTERS, JOB_CLUSTERS
+from ptynb.settings.constraints import ConstraintPlugin
+from ptynb.settings.plugin_entries import PluginEntries
 from ptynb.settings.run_files.run_file import RunFile, read_run
 from ptynb.settings.run_files.run_file_example import example
+from ptynb.settings.run_files.trusted_fields import marked
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -35,6 +40,7 @@ SSH = "cluster: {kind: ssh, hosts: [one], ssh: [ssh, -J, gate], python: /opt/pyt
 PLAN = "plan: {count: 9, extent: [[0, 1], [0, 1]]}"
 LIVE = "listen: {{source: '{}', positions: '{}', " + PLAN.replace("{", "{{").replace("}", "}}") + "}}\n"
 LIVE += "epochs: 2\nresult: out.h5\n"
+SSH_NAMES = ("cluster.hosts", "cluster.python", "cluster.ssh", "cluster.address")
 SLURM = "cluster: {kind: slurm, nodes: 2, partition: gpu, extra: ['--wrap=id'], address: 10.0.0.1}\n"
 
 
@@ -114,7 +120,7 @@ HARMLESS = {
     "PlanSection.name": "is shown",
     "PrepareStep.function": "is one of a table of names",
     "PrepareStep.arguments": "are numbers, and names of files of arrays that are read",
-    "Stage.settings": "are values of Settings, of which no field is asked about",
+    "Stage.settings": "are values of Settings, and `marked` looks at the settings of each stage",
     "Stage.reason": "is shown in reports",
     "LoadOptions.aberrations": "names that are known, and numbers",
     "SlurmCluster.time": "has a pattern",
@@ -216,6 +222,69 @@ def test_what_the_command_line_says_is_not_asked_about(run_file: Any, monkeypatc
     assert asked(monkeypatch, "", str(path), "--trust") == ""
     chosen = main._parser().parse_args(["run", str(path), "--trust"])
     assert resume_command("ptynb run", chosen) == f"ptynb run {path} --trust --resume"
+
+
+@each(
+    ("text", "change", "names"),
+    [
+        (TRANSFER, "checkpointing={}", ["checkpointing.transfer"]),
+        (TRANSFER, "checkpointing={max_to_keep: 3}", ["checkpointing.transfer"]),
+        (TRANSFER, "checkpointing={transfer: 'other:send'}", []),
+        (TRANSFER, "checkpointing.transfer=other:send", []),
+        (TRANSFER, "checkpointing=null", []),
+        (SSH, "cluster={threads: 2, python: /opt/other}", ["cluster.hosts", "cluster.ssh", "cluster.address"]),
+        (SSH.replace("[one]", "{one.two: 1}"), "cluster.hosts={one: 1}", [*SSH_NAMES]),
+        ("", "cluster={kind: ssh, hosts: {one: 2}}", []),
+    ],
+)
+def test_a_typed_section_leaves_what_it_does_not_have_to_be_confirmed(
+    run_file: Any, text: str, change: str, names: list[str]
+) -> None:
+    line = ["run", str(run_file(LEAST + text)), "--set", change]
+    chosen = main._parser().parse_args(line)
+    if not names:
+        check_plan(plan_of(chosen), chosen)
+        return
+    with raises("settings.not-confirmed") as error:
+        check_plan(plan_of(chosen), chosen)
+    assert re.findall(r"(\w+\.\w+): ", str(error.value).partition("(")[2]) == names
+
+
+class Inner(SettingsModel):
+    program: str | None = Field(default=None, description="Runs", json_schema_extra={TRUST: "runs a program"})
+
+
+class Outer(SettingsModel):
+    pairs: tuple[tuple[Inner, ...], ...]
+    named: dict[str, list[Inner]]
+
+
+def test_fields_of_entries_are_found_at_any_depth() -> None:
+    run = RunFile(scan="a", epochs=1, result="b.h5")
+    within = Outer(pairs=((Inner(), Inner(program="a")),), named={"x": [Inner(program="b")]})
+    run = run.model_copy(update={"prepare": ({"deep": [within]},)})
+    assert [(line.name, line.value) for line in marked(run)] == [
+        ("prepare.0.deep.0.pairs.0.1.program", "a"),
+        ("prepare.0.deep.0.named.x.0.program", "b"),
+    ]
+
+
+def test_entries_of_plug_ins_in_stages_are_asked_about_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running(ConstraintPlugin):
+        kind: Literal["running"] = "running"
+        program: str | None = Field(default=None, description="Runs", json_schema_extra={TRUST: "runs a program"})
+
+        def impose(self, model: Any) -> None:
+            raise NotImplementedError
+
+    monkeypatch.setattr(PluginEntries, "model", lambda self, kind: Running if kind == "running" else None)
+    monkeypatch.setattr(plugins, "of_kind", lambda kind: ())
+    steps = [{"epochs": 1, "settings": {"constraints": [{"kind": "running", "program": name}]}} for name in "aab"]
+    run = RunFile(scan="a", result="b.h5", settings=steps[0]["settings"], stages=[{"epochs": 1}, *steps])
+    assert [(line.name, line.value) for line in marked(run)] == [
+        ("settings.constraints.0.program", "a"),
+        ("stages.3.settings.constraints.0.program", "b"),
+    ]
 
 
 def test_lines_are_shown_so_that_nothing_hides_in_them(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:

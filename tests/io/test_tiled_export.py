@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 import ptynb as pt
+from ptynb.io.export.tiled_export import _parsed
 from tests.io.cases import of_case
 from tests.io.results import FULL
 from tests.raising import raises
@@ -25,6 +26,8 @@ INVALID = {
     "no encryption, a name like a loopback address": ("http://127.0.0.1.example.org/a", "https"),
     "a key": ("https://tiled.example.org/a?api_key=secret", "TILED_API_KEY"),
     "a user": ("https://me:secret@tiled.example.org/a", "TILED_API_KEY"),
+    "a port that there is not": ("https://tiled.example.org:99999/a", "65535"),
+    "half an address": ("https://[::1/a", "https://SERVER"),
     "no name": ("https://tiled.example.org/api/v1/metadata/", "NAME"),
 }
 READ_AGAIN = """
@@ -79,6 +82,11 @@ def test_an_address_without_encryption_or_with_a_key_is_refused():
         with of_case(name), raises(VALUE, fact) as caught:
             pt.export(FULL, address)
         assert "secret" not in str(caught.value)
+
+
+def test_a_server_keeps_its_brackets_and_its_port():
+    assert _parsed("http://[::1]:8000/a/b%20c") == ("http://[::1]:8000", ["a", "b c"])
+    assert _parsed("https://tiled.example.org/api/v1/metadata/a") == ("https://tiled.example.org/api/v1", ["a"])
 
 
 def test_without_the_client_the_extra_is_named(monkeypatch):

@@ -1,13 +1,17 @@
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ptynb.cli import main
 from ptynb.cli.run_command import plan_of, resume_command
 from ptynb.data.geometry import Geometry, wavelength_from_energy
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
+from ptynb.settings.base_models import kind_of
+from ptynb.settings.cluster_options import CLUSTERS, LocalCluster, SlurmCluster
+from ptynb.settings.field_docs import models_in
 from ptynb.settings.run_files.listen_section import ListenSection, PlanSection
 from ptynb.settings.run_files.run_file import RunFile, RunScan, read_run
 from ptynb.settings.run_files.run_file_example import EXAMPLES, MARK, SEVERAL, example
@@ -338,3 +342,31 @@ def test_options_have_the_bounds_of_the_file(tmp_path, capsys, option, value):
 
 def parsed(line):
     return main._parser().parse_args(line)
+
+
+KINDS = {
+    "cluster": CLUSTERS,
+    "constraints": models_in(Settings.model_fields["constraints"].annotation),
+    "regularizers": models_in(Settings.model_fields["regularizers"].annotation),
+}
+THICK = {"slices": {"count": 3, "thickness": 1e-9}}
+
+
+@each(("field", "model"), [(field, model) for field, models in KINDS.items() for model in models])
+def test_what_was_given_makes_an_equal_run_with_each_kind(field, model):
+    needed = {"hosts": ["one"], "loss": "poisson", "period_y": 8, "period_x": 8}
+    one = model(**{name: needed.get(name, 0.5) for name, info in model.model_fields.items() if info.is_required()})
+    more = {"cluster": one} if field == "cluster" else {"settings": Settings(**THICK, **{field: [one]})}
+    run = RunFile(scan="a.h5", epochs=2, result="b.h5", **more)
+    assert f"kind: {kind_of(model)}" in yaml.safe_dump(run.as_given())
+    for text in (yaml.safe_dump(run.as_given()), json.dumps(run.as_given())):
+        assert RunFile(**yaml.safe_load(text)) == run
+
+
+def test_what_was_given_has_defaults_that_would_follow_other_values():
+    for kind in ("constant", "cosine"):
+        settings = {"optimiser": "rpie", "schedule": {"kind": kind}}
+        run = RunFile(scan="a.h5", epochs=2, result="b.h5", settings=settings)
+        again = RunFile(**yaml.safe_load(yaml.safe_dump(run.as_given())))
+        assert again.settings.schedule.kind == kind
+        assert "learning_rate" not in str(run.as_given()), "it follows the optimiser, also that of a later stage"

@@ -81,14 +81,21 @@ def write_tiled(result: Result, address: str) -> str:
 
 def _parsed(address: str) -> tuple[str, list[str]]:
     """Return the address of the server, and the names of containers down to the new one."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        _ = parts.port  # which is read, and checked, only here
+    except ValueError:  # whose message may have what was meant as a key
+        raise InvalidValueError(
+            "The address has no valid server, or no port from 0 to 65535; expected https://SERVER:PORT/FOLDER/NAME.",
+            code="argument.invalid-value",
+        ) from None
     problem = ""
     if parts.username is not None or parts.query or parts.fragment:
         problem = "more than a server and a path; give the key in the environment variable TILED_API_KEY"
     elif parts.scheme == "http" and not is_here(parts.hostname or ""):
         problem = "no encryption, and a server that is not on this machine; use https"
     root, api, path = parts.path.partition(API)
-    server = f"{parts.scheme}://{parts.hostname or ''}{'' if parts.port is None else f':{parts.port}'}"
+    server = f"{parts.scheme}://{parts.netloc}"
     names = [unquote(one) for one in (path if api else parts.path).split("/") if one]
     if not problem and not (parts.hostname and names):
         problem = "no name of a container; expected https://SERVER/FOLDER/NAME"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,20 @@ class RunChange:
     name: str
     value: Any
     source: str
+
+    @property
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """The fields that it sets: a mapping sets those that it has, and leaves the others of its section."""
+        return leaves(self.value, tuple(self.name.split(".")))
+
+
+def leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the values in a mapping, or that of the value itself."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from leaves(one, (*path, name))
+    else:
+        yield path
 
 
 def changes_of(lines: Iterable[str]) -> tuple[RunChange, ...]:
