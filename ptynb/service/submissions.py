@@ -15,6 +15,7 @@ from typing import Any
 
 from ptynb.exceptions import ServiceError, SettingsError
 from ptynb.settings.base_models import check_names
+from ptynb.settings.cluster_options import QUEUED, ClusterSection
 from ptynb.settings.constraints import ConstraintPlugin
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
 from ptynb.settings.plugin_entries import ComponentPlugin
@@ -100,13 +101,15 @@ class RunRules:
             )
 
     def _check_engines(self, run: RunFile) -> None:
-        if self.engines is None or run.cluster.kind == "none":
+        if self.engines is None:
             return
-        engines = getattr(run.cluster, "engines", None)
+        engines = _engines(run.cluster)
         if engines is None or engines > self.engines:
             given = "not given, and may become larger" if engines is None else str(engines)
+            where = {"slurm": "cluster.nodes or engines_per_node", "ssh": "that of engines in cluster.hosts"}
             raise ServiceError(
-                f"cluster.engines is {given}; a job may have up to {self.engines}: give that, or less.",
+                f"The number of engines is {given}; a job may have up to {self.engines}: give that, or less, as "
+                f"{where.get(run.cluster.kind, 'cluster.engines')}.",
                 code="service.limit-reached",
             )
 
@@ -124,6 +127,19 @@ class RunRules:
                 code="service.not-allowed",
             )
         return str(found)
+
+
+def _engines(cluster: ClusterSection) -> int | None:
+    """Return the number of engines; None if it depends on the machines."""
+    if cluster.kind == "none":
+        return 1
+    if cluster.kind == "ssh":
+        counts = [*cluster.hosts.values()]
+        return None if None in counts else sum(counts)
+    if cluster.kind == "slurm" and cluster.nodes is None:  # those of the present job
+        return None
+    engines: int | None = cluster.engines
+    return 1 if engines is None and cluster.kind in QUEUED else engines
 
 
 def _check_entries(run: RunFile) -> None:

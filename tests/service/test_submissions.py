@@ -170,11 +170,20 @@ def test_entries_of_plug_ins_need_the_consent_of_the_site(
 
 def test_the_number_of_engines_is_limited(rules: RunRules):
     limited = RunRules(rules.data, trust=True, engines=4)
-    for cluster in ({}, {"engines": 5}, {"kind": "slurm", "nodes": 5}):
+    for cluster in (
+        {}, {"kind": "local"}, {"engines": 5}, {"kind": "slurm", "nodes": 5}, {"kind": "slurm"},
+        {"kind": "slurm", "nodes": 2, "engines_per_node": 3}, {"kind": "pbs", "engines": 5},
+        {"kind": "ssh", "hosts": ["a"]}, {"kind": "ssh", "hosts": {"a": 3, "b": 2}},
+    ):  # fmt: skip
         with raises("service.limit-reached", "4"):
             limited.accepted({**RUN, "cluster": cluster})
-    for cluster in ({"engines": 4}, {"kind": "none"}, {"kind": "slurm", "nodes": 2}):
-        limited.accepted({**RUN, "cluster": cluster})
+    for cluster in (
+        {"engines": 4}, {"kind": "local", "engines": 1}, {"kind": "none"}, {"kind": "slurm", "nodes": 2},
+        {"kind": "slurm", "nodes": 2, "engines_per_node": 2}, {"kind": "pbs"}, {"kind": "lsf", "engines": 4},
+        {"kind": "ssh", "hosts": {"a": 2, "b": 2}},
+    ):  # fmt: skip
+        run = limited.accepted({**RUN, "cluster": cluster})
+        assert limited.accepted(run) == run, "what is run has the same number"
 
 
 def test_without_folders_of_data_nothing_is_accepted():
