@@ -60,6 +60,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     submit.add_argument("--id", metavar="ID", help="name of the job (default: a random one)")
     submit.add_argument("--priority", type=int, default=0, metavar="N", help="priority (default: 0)")
     submit.add_argument("--certificate", type=Path, metavar="FILE", help="certificate of the service, if self-signed")
+    submit.add_argument(
+        "--unencrypted", action="store_true", help="send the token to another host by http: the network is trusted"
+    )
     submit.set_defaults(run=_submit)
 
 
@@ -149,6 +152,7 @@ def _log() -> None:
 
 
 def _submit(chosen: argparse.Namespace) -> int:
+    import http.client
     import ssl
     import urllib.error
     import urllib.request
@@ -161,27 +165,61 @@ def _submit(chosen: argparse.Namespace) -> int:
         )
     body = {"run": chosen.file.read_text(encoding="utf-8"), "id": chosen.id, "priority": chosen.priority}
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    address = f"{chosen.server.rstrip('/')}/jobs"
-    if not address.startswith(("http://", "https://")):
-        raise ServiceError(
-            f"The server is {chosen.server}; expected its address, such as {SERVER}.", code="argument.invalid-value"
-        )
-    request = urllib.request.Request(address, json.dumps(body).encode(), headers)
-    trusted = ssl.create_default_context(cafile=chosen.certificate) if address.startswith("https") else None
+    _check_server(chosen.server, chosen.unencrypted)
+    request = urllib.request.Request(f"{chosen.server.rstrip('/')}/jobs", json.dumps(body).encode(), headers)
+
+    class NotRedirected(urllib.request.HTTPRedirectHandler):
+        """Follows no redirection, which would give the token to another server."""
+
+        def redirect_request(self, *_: Any) -> None:
+            """Return no request."""
+
+    encrypted = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=chosen.certificate))
+    opener = urllib.request.build_opener(NotRedirected, encrypted)
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS, context=trusted) as answer:
-            print(json.load(answer)["id"])
+        with opener.open(request, timeout=SECONDS) as answer:
+            name = json.load(answer)["id"]
     except urllib.error.HTTPError as error:
         with error:
             try:
                 told = json.load(error)
                 code, message = str(told["code"]), str(told["message"])
-            except (ValueError, KeyError, TypeError):
-                code, message = "service.failed", f"{chosen.server} answered {error.code} {error.reason}."
+            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+                code, message = "service.unavailable", f"{chosen.server} answered {error.code} {error.reason}."
         raise ServiceError(message, code=code) from None
-    except urllib.error.URLError as error:
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else str(error) or type(error).__name__
         raise ServiceError(
-            f"{chosen.server} cannot be reached ({error.reason}); check the address, and that ptynb serve runs there.",
+            f"{chosen.server} cannot be reached ({reason}); check the address, and that ptynb serve runs there.",
             code="service.unavailable",
         ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ServiceError(
+            f"{chosen.server} answered what is no job; check that it is the address of ptynb serve.",
+            code="service.unavailable",
+        ) from None
+    print(name)
     return 0
+
+
+def _check_server(address: str, unencrypted: bool) -> None:
+    """Raise ServiceError for what is no address of a server, or one to which the token would go in the clear."""
+    from urllib.parse import urlsplit
+
+    from ptynb.io.export.tiled_export import is_here
+
+    try:
+        parts = urlsplit(address)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ServiceError(
+            f"The server is {address}; expected its address, such as {SERVER}.", code="argument.invalid-value"
+        )
+    if parts.scheme == "http" and not is_here(parts.hostname or "") and not unencrypted:
+        raise ServiceError(
+            f"The server is {address}, to which the token would go in the clear; use https, or --unencrypted if you "
+            "trust the network between.",
+            code="service.not-allowed",
+        )

@@ -94,13 +94,15 @@ class FolderWatcher:
         from ptynb.io.load import load  # takes longer than all else, and most services watch no folder
 
         try:
-            run = self._rules.accepted(filled(self._template, path))
+            run = self._rules.accepted(filled(self._template, path), self.watched.run.parent)
             plan = RunFile(**json.loads(run))
             with warnings.catch_warnings(action="ignore"):
                 load(plan.scan[0].file, **plan.options_of(plan.scan[0]).arguments)
             self._queue.submit(name, self.watched.user, run)
-        except (PtynbError, OSError) as error:
-            self._note(path, str(error))
+        except SQLAlchemyError:  # of the database, not of this file
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever one file has, others are submitted
+            self._note(path, str(error) if isinstance(error, PtynbError | OSError) else repr(error))
             return False
         logger.info("%s is submitted as %s", path, name)
         return True

@@ -10,6 +10,7 @@ set between fork and exec, where Python with threads is not safe.)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import signal
@@ -24,8 +25,8 @@ from ptynb.supervised_thread import SupervisedThread
 
 GRACE = 60.0
 """Time for a checkpoint after the end of the process that started this one [s]."""
-DATABASE = "PTYNB_SITE_SERVE__DATABASE"
-"""Environment variable of the address of the database, perhaps with a password, which no run needs."""
+SERVICE = "PTYNB_SITE_SERVE"
+"""Beginning of the variables of the site file's [serve], with the database's password perhaps, which no run needs."""
 
 
 def start(
@@ -33,20 +34,25 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `python -m` with these arguments, a process that ends with this one; see `end_with_parent`.
 
-    first: a line that it gets on its standard input. pipes: `stdout` and `stderr` of subprocess.Popen.
+    first: a line that it gets on its standard input. pipes: `stdout` and `stderr` of subprocess.Popen. Raises OSError
+    if there is no process or memory for it.
     """
     # A terminal sends Ctrl-C to all its processes; this one decides when its own are told.
     child: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-P", "-m", *arguments],
         stdin=subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if name != DATABASE},
+        env={name: value for name, value in os.environ.items() if not name.upper().startswith(SERVICE)},
         cwd=folder,
         start_new_session=True,
         **pipes,  # type: ignore[call-overload]
     )
-    if first and child.stdin is not None:
-        child.stdin.write(f"{first}\n".encode())
+    assert child.stdin is not None
+    try:
+        child.stdin.write(f"{first}\n".encode() if first else b"")
         child.stdin.flush()
+    except OSError:  # it has ended already
+        end(child, 0.0)
+        raise
     return child
 
 
@@ -62,10 +68,14 @@ def end(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def close(child: subprocess.Popen[bytes]) -> None:
-    """Close the pipes of a process that has ended."""
-    for pipe in (child.stdin, child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
+    """Close the standard input of a process that has ended.
+
+    A pipe that a thread reads is closed by that thread: others would wait for it, and so for the end of all processes
+    that have inherited the pipe.
+    """
+    assert child.stdin is not None
+    with contextlib.suppress(OSError):  # of what was not read
+        child.stdin.close()
 
 
 def first_line() -> str:

@@ -30,7 +30,7 @@ import ptynb
 from ptynb.exceptions import PtynbError, ServiceError
 from ptynb.io.status_file import Folder
 from ptynb.service.job_queue import ID, USER, Job, JobQueue, Status, User
-from ptynb.service.job_worker import RESULT
+from ptynb.service.job_worker import RESULT, is_of_another
 from ptynb.service.submissions import RunRules
 from ptynb.text import in_one_line
 
@@ -196,6 +196,11 @@ def make_app(queue: JobQueue, folder: Path, rules: RunRules, most_queued: int | 
             )
         run = rules.accepted(request.run)
         id = request.id or f"job-{secrets.token_hex(8)}"
+        if not queue.is_known(id) and is_of_another(folder / id, user.name, run):
+            raise ServiceError(
+                f"There are files of a former job {id!r}, with other content or of another user; choose another id.",
+                code="job.exists",
+            )
         job, is_new = queue.submit(id, user.name, run, priority=request.priority, most_queued=most_queued)
         response.status_code = 201 if is_new else 200
         return _answer(job)
@@ -277,7 +282,7 @@ def make_app(queue: JobQueue, folder: Path, rules: RunRules, most_queued: int | 
     @app.post("/jobs/{id}/restart")
     def restart_job(id: JobId, user: Visitor) -> JobAnswer:
         """Queue a stopped or failed job again; it continues from its newest checkpoint."""
-        return _answer(queue.restart(id, user))
+        return _answer(queue.restart(id, user, most_queued=most_queued))
 
     @app.delete("/jobs/{id}", status_code=204)
     def delete_job(id: JobId, user: Visitor) -> None:

@@ -88,6 +88,8 @@ _jobs = sa.Table(
     sa.Index("ptynb_jobs_order", "status", "priority", "number"),
     sa.Index("ptynb_jobs_of_user", "user", "status"),
 )
+# Ids are names of folders, and some file systems don't distinguish case.
+sa.Index("ptynb_jobs_folder", sa.func.lower(_jobs.c.id), unique=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,24 +196,22 @@ class JobQueue:
     ) -> tuple[Job, bool]:
         """Add a job; return it, and whether it is new: the same content under the same id is the same job.
 
-        most_queued: number of queued jobs that a user may have. Raises ServiceError if another job has the id, or the
-        user has too many.
+        most_queued: number of queued jobs that a user may have. Raises ServiceError if another job has the id, or one
+        that differs in case only, or the user has too many.
         """
         with self._one_by_one() as connection:
-            present = self._read(connection, id)
-            if present is not None:
-                if (present.user, present.run) == (user, run) and present.status != DELETED:
+            same = sa.select(_jobs).where(sa.func.lower(_jobs.c.id) == sa.func.lower(id))
+            row = connection.execute(same).first()
+            if row is not None:
+                present = _job(row)
+                if (present.id, present.user, present.run) == (id, user, run) and present.status != DELETED:
                     return present, False
                 raise ServiceError(
-                    f"There is a job {id!r} already, with other content or deleted; choose another id.",
+                    f"There is a job {id!r} already, with other content or deleted, or one whose id differs in case "
+                    "only; choose another id.",
                     code="job.exists",
                 )
-            if most_queued is not None and self._count(connection, user) >= most_queued:
-                raise ServiceError(
-                    f"{user} has {most_queued} queued jobs, the most that a user may have; submit this one when some "
-                    "have started.",
-                    code="service.limit-reached",
-                )
+            self._check_queued(connection, user, most_queued)
             now = self._now(connection)
             connection.execute(
                 _jobs.insert().values(
@@ -356,13 +356,21 @@ class JobQueue:
         """Stop a job: at once if it is queued, else its worker does it. Raises ServiceError if it has ended."""
         return self._move(id, user, {"queued": "stopped", "running": "stopping", "stopping": "stopping"}, "stopped")
 
-    def restart(self, id: str, user: User | None = None) -> Job:
-        """Queue a failed or stopped job again. Raises ServiceError for another one."""
-        return self._move(id, user, {"failed": "queued", "stopped": "queued"}, "restarted")
+    def restart(self, id: str, user: User | None = None, *, most_queued: int | None = None) -> Job:
+        """Queue a failed or stopped job again. Raises ServiceError for another one.
+
+        most_queued: number of queued jobs that its user may have.
+        """
+        return self._move(id, user, {"failed": "queued", "stopped": "queued"}, "restarted", most_queued)
 
     def delete(self, id: str, user: User | None = None) -> Job:
         """Show an ended job no longer; its id is not free. Raises ServiceError for one that has not ended."""
         return self._move(id, user, dict.fromkeys(ENDED, DELETED), "deleted")
+
+    def deleted(self) -> list[str]:
+        """Return the ids of the jobs that are no longer shown."""
+        with self._reading.begin() as connection:
+            return [*connection.execute(sa.select(_jobs.c.id).where(_jobs.c.status == DELETED)).scalars()]
 
     def add_user(self, name: str, *, admin: bool = False) -> str:
         """Return a new token of a user, which replaces an older one; only its hash is kept. Raises ServiceError."""
@@ -425,9 +433,13 @@ class JobQueue:
             return self._change(connection, job, "failed", **values, ended=now)
         return self._change(connection, job, "queued", **values, not_before=now + delay)
 
-    def _move(self, id: str, user: User | None, to: dict[str, str], done: str) -> Job:
-        """Change the status of a job at a user's request. to: status by the present one. done: the request in words."""
-        with self._engine.begin() as connection:
+    def _move(self, id: str, user: User | None, to: dict[str, str], done: str, most_queued: int | None = None) -> Job:
+        """Change the status of a job at a user's request.
+
+        to: status by the present one. done: the request in words. most_queued: number of queued jobs of its user.
+        """
+        # What a user has queued is counted over all requests, which needs one after the other.
+        with self._one_by_one() if most_queued is not None else self._engine.begin() as connection:
             query = sa.select(_jobs).where(_jobs.c.id == id).with_for_update()
             row = connection.execute(query).first()
             job = _visible(None if row is None else _job(row), id, user)
@@ -439,6 +451,7 @@ class JobQueue:
             status, now = to[job.status], self._now(connection)
             values: dict[str, Any] = {"ended": now} if status == "stopped" else {}
             if status == "queued":
+                self._check_queued(connection, job.user, most_queued)
                 values = {"losses": 0, "not_before": now, "ended": None, "exit_status": None, "code": None}
                 values |= {"message": None}
             if status != job.status:
@@ -451,9 +464,14 @@ class JobQueue:
         row = connection.execute(sa.select(_jobs).where(_jobs.c.id == id)).first()
         return None if row is None else _job(row)
 
-    def _count(self, connection: sa.Connection, user: str) -> int:
+    def _check_queued(self, connection: sa.Connection, user: str, most: int | None) -> None:
+        """Raise ServiceError if a user has as many queued jobs as there may be."""
         query = sa.select(sa.func.count()).where(_jobs.c.user == user, _jobs.c.status == "queued")
-        return connection.execute(query).scalar_one()
+        if most is not None and connection.execute(query).scalar_one() >= most:
+            raise ServiceError(
+                f"{user} has {most} queued jobs, the most that a user may have; try again when some have started.",
+                code="service.limit-reached",
+            )
 
     def _now(self, connection: sa.Connection) -> float:
         """Return the time of the database, which is the same for all hosts."""

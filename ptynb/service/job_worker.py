@@ -24,7 +24,10 @@ from typing import IO, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from ptynb.batch.exit_statuses import CTRL_C
 from ptynb.batch.signals import signals_are_noted
+from ptynb.exceptions import FileError
+from ptynb.io.new_files import replacing_file
 from ptynb.polling import wait_while
 from ptynb.private_folder import private_folder
 from ptynb.service import guarded_process
@@ -37,6 +40,10 @@ RUN = ("ptynb.service.guarded_process", "ptynb.cli.main", "run")
 """Arguments of Python that run a job, before those of the job."""
 OUTCOME = "outcome.json"
 RESULT = "result.h5"
+SUBMITTED = "submitted.yaml"
+"""In the folder of a job: whose it is, and its run file."""
+OF_A_RUN = ("run.yaml", OUTCOME, RESULT, "checkpoints", "progress.jsonl", "scan")
+"""What runs leave in a folder."""
 MESSAGES = "messages.txt"
 """In the folder of a job: what its runs wrote for people."""
 TEMPORARY = (69, 75)
@@ -51,6 +58,8 @@ KEEPING = 60.0
 """Time for a checkpoint, after which a run is killed [s]."""
 BUSY = 5.0
 """Time after which a job is tried again whose folder another process holds [s]."""
+LONGEST_DELAY = 600.0
+"""Longest time after which a lost job is tried again [s]."""
 LONGEST_LINE = 2**20
 TAIL = 4000
 """Number of last bytes of the messages in which the reason of a failure is looked for."""
@@ -62,8 +71,8 @@ logger = logging.getLogger("ptynb.service")
 class WorkerOptions:
     """Options of a worker, the same for all of a service. Times in seconds.
 
-    folder: of the jobs. jobs_running: most running jobs of a user, hours: longest time of a job; None: no limit. trust:
-    whether run files may have fields that call functions or connect to other machines. command: see `RUN`.
+    folder: of the jobs. jobs_running: most running jobs of a user, hours: longest time of an attempt; None: no limit.
+    trust: whether run files may have fields that call functions or connect to other machines. command: see `RUN`.
     """
 
     database: str
@@ -106,7 +115,7 @@ class RunLines:
         self._thread.join(1.0)
 
     def _read(self, lines: IO[bytes]) -> None:
-        with contextlib.suppress(ValueError):  # closed after the end of the run
+        with lines:  # closed here: see `guarded_process.close`
             while line := lines.readline(LONGEST_LINE):
                 told = _mapping(line)
                 self.started |= told.get("event") == "started"
@@ -146,20 +155,25 @@ class JobWorker:
         logger.info("%s: attempt %d of %s, for %s", self.name, job.attempt, job.id, job.user)
         folder = self.folder / job.id
         try:
-            private_folder(folder)
-            file = folder / "submitted.yaml"
-            if not file.exists():  # a whole one: a run that reads it may be under way
-                (part := folder / f"submitted.{job.attempt}.part").write_text(job.run, encoding="utf-8")
-                part.replace(file)
+            if is_of_another(folder, job.user, job.run):
+                self._refuse(job, folder)
+                return
+            file = private_folder(folder) / SUBMITTED
+            with replacing_file(file) as part:  # a whole one: a run that reads it may be under way
+                part.write_text(_submitted(job.user, job.run), encoding="utf-8")
             messages = (folder / MESSAGES).open("ab")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, FileError) as error:
             self._put_back(job, "file.not-writable", f"{folder} cannot be written: {error}", counts=True)
             return
         trust = ["--trust"] if self.options.trust else []
         words = [*self.options.command, str(file), "--output", str(self.folder), "--id", job.id]
         words += ["--progress", "json", "--resume", *trust]
-        with messages:
-            child = guarded_process.start(words, folder=folder, stdout=subprocess.PIPE, stderr=messages)
+        try:
+            with messages:
+                child = guarded_process.start(words, folder=folder, stdout=subprocess.PIPE, stderr=messages)
+        except OSError as error:
+            self._put_back(job, "job.lost", f"its process cannot be started: {error}", delay=BUSY, counts=True)
+            return
         assert child.stdout is not None
         lines = RunLines(child.stdout)
         try:
@@ -212,16 +226,22 @@ class JobWorker:
         elif status == 75 and not lines.started and not why:
             self._put_back(job, "", "Another process holds the folder of the job; it is tried again.", delay=BUSY)
         elif why == "late":
-            message = f"The job took longer than {self.options.hours:g} h, the most that the site allows."
+            message = f"The attempt took longer than {self.options.hours:g} h, the most that the site allows."
             self._end(job, status, "job.time-limit", message, lines)
-        elif why and (status in TEMPORARY or status < 0):
-            self._put_back(job, "", "")
+        elif why and (status in TEMPORARY or status < 0 or (status == CTRL_C and not error)):
+            self._put_back(job, "", "")  # a signal that comes while Python starts may end it with the status of Ctrl-C
         elif status in TEMPORARY or status < 0:
             code = code if status in TEMPORARY else "job.lost"
             message = message if status in TEMPORARY else f"its process was ended by signal {-status}"
-            self._put_back(job, code, message, delay=BUSY * 2**job.losses, counts=True)
+            delay = min(BUSY * 2 ** min(job.losses, 20), LONGEST_DELAY)
+            self._put_back(job, code, message, delay=delay, counts=True)
         else:
             self._end(job, status, code, message, lines)
+
+    def _refuse(self, job: Job, folder: Path) -> None:
+        message = f"{folder} has files of another job or run, which are not touched; move it, or choose another id."
+        logger.warning("%s: %s", self.name, message)
+        self._persistently(lambda: self.queue.finish(job, "failed", code="job.exists", message=message))
 
     def _end(self, job: Job, status: int, code: str, message: str, lines: RunLines) -> None:
         logger.info("%s: %s has failed: %s", self.name, job.id, message)
@@ -251,6 +271,18 @@ class JobWorker:
             if lines:
                 return lines[-1]
         return "the run ended without a message"
+
+
+def is_of_another(folder: Path, user: str, run: str) -> bool:
+    """Return whether the folder of a job has files of another job, as one of a former database, or of another run."""
+    try:
+        return (folder / SUBMITTED).read_bytes() != _submitted(user, run).encode()
+    except FileNotFoundError:
+        return any((folder / name).exists() for name in OF_A_RUN)
+
+
+def _submitted(user: str, run: str) -> str:
+    return f"# a job of {user}\n{run}\n"
 
 
 def _outcome(folder: Path) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
+import math
+import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -15,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ptynb.batch.signals import signals_are_noted
 from ptynb.exceptions import ServiceError
+from ptynb.io.export.tiled_export import is_here
 from ptynb.polling import wait_while
 from ptynb.private_folder import private_folder
 from ptynb.service import guarded_process
@@ -48,11 +50,7 @@ def worker_options(site: Site, folder: Path, **others: object) -> WorkerOptions:
 
 def check_host(host: str, *, is_encrypted: bool, behind_proxy: bool) -> None:
     """Raise ServiceError if tokens would pass a network in the clear."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not (is_loopback or is_encrypted or behind_proxy):
+    if not (is_here(host) or is_encrypted or behind_proxy):
         raise ServiceError(
             f"The host is {host}, where tokens could be read on the network; give --tls-certificate and --tls-key, or "
             "--behind-proxy if a proxy encrypts all that comes from outside, or serve on 127.0.0.1.",
@@ -84,6 +82,7 @@ def serve(
             )
     queue = options.queue()
     try:
+        _remove_deleted(queue, Path(options.folder))
         watchers = [FolderWatcher(watched, queue, rules) for watched in site.serve.watch]
         app = make_app(queue, Path(options.folder), rules, site.limits.jobs_queued)
         with _listening(site.serve.host, site.serve.port) as listening, signals_are_noted() as came:
@@ -94,6 +93,9 @@ def serve(
                 thread.start()
             try:
                 server = uvicorn.Server(_config(app, certificate, key))
+                # uvicorn has handlers of its own of some signals, and only while it runs.
+                threads.append(SupervisedThread("ptynb signals", _end_after_signal, server, came, ended))
+                threads[-1].start()
                 scheme = "http" if certificate is None else "https"
                 host = f"[{site.serve.host}]" if ":" in site.serve.host else site.serve.host
                 if not came:
@@ -135,23 +137,47 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _supervise(options: WorkerOptions, count: int, queue: JobQueue, ended: list[bool]) -> None:
     """Keep so many workers running until it is time to end, and then end them."""
-    workers: list[subprocess.Popen[bytes]] = [options.start() for _ in range(count)]
+    workers = [_worker(options) for _ in range(count)]
     expired = time.monotonic()
     while not ended:
         for place, worker in enumerate(workers):
-            if worker.poll() is not None and not ended:
+            if worker is not None and worker.poll() is None:
+                continue
+            if worker is not None:
                 logger.warning("A worker has ended with status %s; starting another one.", worker.returncode)
                 guarded_process.close(worker)
-                wait_while(lambda: not ended, RESTART, 0.1)
-                workers[place] = options.start()
+            wait_while(lambda: not ended, RESTART, 0.1)
+            workers[place] = None if ended else _worker(options)
         if time.monotonic() - expired > EXPIRY:
             expired = time.monotonic()
             _expire(queue)
         wait_while(lambda: not ended, PERIOD, 0.1)
-    for worker in workers:
+    living = [worker for worker in workers if worker is not None]
+    for worker in living:
         worker.terminate()
-    for worker in workers:
+    for worker in living:
         guarded_process.end(worker, KEEPING + LEAVING)
+
+
+def _worker(options: WorkerOptions) -> subprocess.Popen[bytes] | None:
+    """Return a new worker; None if the system has no process or memory for it now."""
+    try:
+        return options.start()
+    except OSError as error:
+        logger.warning("A worker cannot be started (%s); trying again.", error)
+        return None
+
+
+def _end_after_signal(server: uvicorn.Server, came: Sequence[int], ended: list[bool]) -> None:
+    wait_while(lambda: not came and not ended, math.inf, 0.1)
+    server.should_exit = True
+
+
+def _remove_deleted(queue: JobQueue, folder: Path) -> None:
+    """Remove files of deleted jobs: the service may have been killed before all were gone."""
+    for name in queue.deleted():
+        if (folder / name).exists():
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _expire(queue: JobQueue) -> None:

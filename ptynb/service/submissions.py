@@ -15,7 +15,10 @@ from typing import Any
 
 from ptynb.exceptions import ServiceError, SettingsError
 from ptynb.settings.base_models import check_names
+from ptynb.settings.cluster_options import QUEUED, ClusterSection
+from ptynb.settings.constraints import ConstraintPlugin
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
+from ptynb.settings.plugin_entries import ComponentPlugin
 from ptynb.settings.recipe import PrepareStep
 from ptynb.settings.run_files.listen_section import FILES, ListenSection
 from ptynb.settings.run_files.run_file import RunFile
@@ -43,9 +46,10 @@ class RunRules:
     trust: bool = False
     engines: int | None = None
 
-    def accepted(self, run: str | Mapping[str, Any]) -> str:
+    def accepted(self, run: str | Mapping[str, Any], base: Path | None = None) -> str:
         """Return a run file, given as YAML or as plain values, as the JSON by which a job is run.
 
+        base: folder to which its paths are relative; None: the first folder of data.
         Raises SettingsError if it is not valid, ServiceError if it names what it may not.
         """
         if not isinstance(run, str):  # by the reader that limits size, depth and number of values
@@ -58,11 +62,12 @@ class RunRules:
                 "--data, or in the site file.",
                 code="service.not-allowed",
             )
+        base = self.data[0] if base is None else base
         sections = {name: values.get(name) for name in ("checkpointing", "listen")}
         for name, section in sections.items():
             if isinstance(section, Mapping):  # all that is written is in the folder of the job
                 values[name] = {key: value for key, value in section.items() if key != "folder"}
-        whole = RunFile(**{**values, "result": "result.h5"}).placed(self.data[0], self.data[0] / "run.yaml")
+        whole = RunFile(**{**values, "result": "result.h5"}).placed(base, base / "run.yaml")
         self._check_trust(whole)
         self._check_engines(whole)
         return self._kept(with_paths(whole, self._allowed))
@@ -86,6 +91,8 @@ class RunRules:
                 "service does not allow; leave that out.",
                 code="service.not-allowed",
             )
+        if not self.trust:
+            _check_entries(run)
         if run.cluster.kind not in HERE and not self.trust:
             raise ServiceError(
                 f"cluster.kind is '{run.cluster.kind}', and this service runs jobs on the machines of its workers; "
@@ -94,13 +101,15 @@ class RunRules:
             )
 
     def _check_engines(self, run: RunFile) -> None:
-        if self.engines is None or run.cluster.kind == "none":
+        if self.engines is None:
             return
-        engines = getattr(run.cluster, "engines", None)
+        engines = _engines(run.cluster)
         if engines is None or engines > self.engines:
             given = "not given, and may become larger" if engines is None else str(engines)
+            where = {"slurm": "cluster.nodes or engines_per_node", "ssh": "that of engines in cluster.hosts"}
             raise ServiceError(
-                f"cluster.engines is {given}; a job may have up to {self.engines}: give that, or less.",
+                f"The number of engines is {given}; a job may have up to {self.engines}: give that, or less, as "
+                f"{where.get(run.cluster.kind, 'cluster.engines')}.",
                 code="service.limit-reached",
             )
 
@@ -118,6 +127,32 @@ class RunRules:
                 code="service.not-allowed",
             )
         return str(found)
+
+
+def _engines(cluster: ClusterSection) -> int | None:
+    """Return the number of engines; None if it depends on the machines."""
+    if cluster.kind == "none":
+        return 1
+    if cluster.kind == "ssh":
+        counts = [*cluster.hosts.values()]
+        return None if None in counts else sum(counts)
+    if cluster.kind == "slurm" and cluster.nodes is None:  # those of the present job
+        return None
+    engines: int | None = cluster.engines
+    return 1 if engines is None and cluster.kind in QUEUED else engines
+
+
+def _check_entries(run: RunFile) -> None:
+    """Raise ServiceError if a stage has entries of plug-ins, of whose fields nobody knows which are paths."""
+    for settings in (run.settings, *run.recipe.stage_settings):
+        for name in ("components", "constraints"):
+            for entry in getattr(settings, name):
+                if isinstance(entry, ComponentPlugin | ConstraintPlugin):
+                    raise ServiceError(
+                        f"settings.{name} has {entry.kind!r} of a plug-in, whose fields may name files or more; this "
+                        "service does not allow entries of plug-ins: leave it out.",
+                        code="service.not-allowed",
+                    )
 
 
 def with_paths(run: RunFile, change: Change) -> RunFile:
@@ -182,6 +217,13 @@ def read_template(path: Path) -> dict[str, Any]:
             f"{path} has a section 'listen', and scans of a watched folder are complete files; leave it out.",
             code="argument.conflict",
         )
+    given = values.get("scan")
+    if isinstance(given, list | tuple) and len(given) != 1:
+        raise SettingsError(
+            f"{path} has {len(given)} scans, and scan is filled in with each new one; expected one, with its load and "
+            "prepare, or none.",
+            code="settings.invalid-value",
+        )
     try:
         RunFile(**filled(values, Path("scan.h5")))
     except SettingsError as error:
@@ -192,5 +234,7 @@ def read_template(path: Path) -> dict[str, Any]:
 def filled(template: Mapping[str, Any], scan: Path) -> dict[str, Any]:
     """Return the values of a template with a scan; options of its own scan stay."""
     given = template.get("scan")
+    if isinstance(given, list | tuple) and len(given) == 1:
+        given = given[0]
     options = given if isinstance(given, Mapping) else {}
     return {**template, "scan": [{**options, "file": str(scan)}], "result": "result.h5"}

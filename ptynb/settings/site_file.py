@@ -67,7 +67,7 @@ class SiteLimits(SettingsModel):
     jobs_running: Number | None = Field(default=None, description="Most running jobs of a user; none: no limit")
     engines: Number | None = Field(default=None, description="Most engines of a job; none: no limit")
     hours: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = Field(
-        default=None, description="Longest time of a job [h]; none: no limit"
+        default=None, description="Longest time of an attempt of a job [h]; none: no limit"
     )
 
 
@@ -75,7 +75,10 @@ class WatchedFolder(SettingsModel):
     """A folder in which each new scan is reconstructed by a run file."""
 
     folder: Folder = Field(description="Folder in which scans appear")
-    run: Folder = Field(description="Run file that is the template of their runs; its scan is the new one")
+    run: Folder = Field(
+        description="Run file that is the template of their runs; its scan is the new one, and other paths are "
+        "relative to its folder"
+    )
     pattern: str = Field(default="*", min_length=1, description="Names of the scans, such as '*.nxs'")
     user: str = Field(default="watcher", pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$", description="User who has the jobs")
 

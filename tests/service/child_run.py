@@ -4,7 +4,9 @@
 
 An epoch takes 20 ms. DIR/ID/journal.txt tells of each attempt, and of the end. What goes wrong is in
 DIR/ID.faults.json: {"status": 69, "times": 2, "code": "memory.insufficient"}, or
-{"ends_by_signal": true} for a signal that comes when all is done.
+{"ends_by_signal": true} for a signal that comes when all is done, {"early": 130} for the exit status after a signal of
+which nothing is recorded, {"leaves": true} for a process that goes on with the pipes of the run (left.txt has its id).
+A file DIR/ID.enough ends the run after its present epoch.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ import argparse
 import contextlib
 import json
 import signal
+import subprocess
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import filelock
+import yaml
 
 EPOCH = 0.02
 
@@ -37,7 +41,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
         with filelock.FileLock(folder / "lock", timeout=0):
-            return run(chosen.id, folder, json.loads(chosen.file.read_text()), came)
+            return run(chosen.id, folder, yaml.safe_load(chosen.file.read_text()), came)
     except filelock.Timeout:
         print("Another process works in the folder.", file=sys.stderr)
         return 75
@@ -50,6 +54,9 @@ def run(name: str, folder: Path, plan: dict, came: list[int]) -> int:
     faults = read(folder.with_name(f"{name}.faults.json"))
     note(folder, "begin")
     tell(folder, event="started", id=name, epochs=plan["epochs"])
+    if faults.get("leaves"):
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(999)"])
+        (folder / "left.txt").write_text(str(left.pid))
     begun = read(folder / "checkpoint.json").get("epoch", 0)
     for epoch in range(begun + 1, plan["epochs"] + 1):
         time.sleep(EPOCH)
@@ -60,6 +67,10 @@ def run(name: str, folder: Path, plan: dict, came: list[int]) -> int:
             tell(folder, event="failed", error=error)
             whole(outcome, {"id": name, "status": "failed", "exit_status": faults["status"], "error": error})
             return faults["status"]
+        if folder.with_name(f"{name}.enough").exists():
+            break
+        if came and faults.get("early"):
+            return faults["early"]
         if came:
             whole(folder / "checkpoint.json", {"epoch": epoch})
             tell(folder, event="interrupted")

@@ -8,10 +8,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ptynb as pt
+import ptynb.io.load as scan_io
 from ptynb.service import folder_watcher
 from ptynb.service.folder_watcher import FolderWatcher
 from ptynb.service.job_queue import JobQueue, sqlite_url
@@ -99,6 +101,36 @@ def test_a_file_that_still_changes_is_not_read(watched: WatchedFolder, queue: Jo
 def test_a_scan_that_leads_out_of_the_folder_is_not_submitted(watched: WatchedFolder, queue: JobQueue, scan_file: Path):
     (watched.folder / "link.h5").symlink_to(scan_file)
     assert watcher(watched, queue).look() == []
+
+
+def test_paths_of_a_template_are_relative_to_its_folder(watched: WatchedFolder, queue: JobQueue, scan_file: Path):
+    shutil.copy(scan_file, watched.folder / "scan.h5")
+    path = watched.folder / "below" / "template.yaml"
+    path.parent.mkdir()
+    path.write_text("epochs: 5\nstart: before.h5\n")
+    (path.parent / "before.h5").touch()
+    [name] = watcher(watched.model_copy(update={"run": path}), queue).look()
+    assert json.loads(queue.find(name).run)["start"] == str(path.parent / "before.h5")
+
+
+def test_a_file_with_any_problem_does_not_keep_others_from_being_submitted(
+    watched: WatchedFolder, queue: JobQueue, scan_file: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):  # fmt: skip
+    for name in ("a.h5", "b.h5"):
+        shutil.copy(scan_file, watched.folder / name)
+    load = scan_io.load
+
+    def fails(path: Path, **options: Any) -> Any:
+        if path.name == "a.h5":
+            raise ZeroDivisionError("of a reader")
+        return load(path, **options)
+
+    monkeypatch.setattr(scan_io, "load", fails)
+    with caplog.at_level(logging.WARNING, "ptynb.service"):
+        [name] = watcher(watched, queue).look()
+    assert name.startswith("b-")
+    assert "a.h5 is not submitted (yet): ZeroDivisionError('of a reader')" in caplog.text
 
 
 def test_a_folder_that_comes_later_is_watched_from_then_on(watched: WatchedFolder, queue: JobQueue, scan_file: Path):

@@ -123,6 +123,14 @@ def test_users_see_only_their_jobs(service: RunningService):
     assert service.request("POST", "/jobs/of-ben/stop", "root").json()["status"] == "stopped"
 
 
+def test_files_of_a_former_job_are_shown_to_nobody(service: RunningService):
+    """As after a change of the database."""
+    (service.jobs / "former").mkdir()
+    (service.jobs / "former" / "progress.jsonl").write_text('{"event": "started"}\n')
+    is_error(service.submit("ben", id="former"), 409, "job.exists")
+    is_error(service.request("GET", "/jobs/former/progress", "ben"), 404, "job.not-found")
+
+
 def test_jobs_are_listed_by_page(service: RunningService):
     for number in range(5):
         service.submit("ben", id=f"page{number}")

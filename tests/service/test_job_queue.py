@@ -166,11 +166,30 @@ def test_limits_of_a_user(queue: JobQueue):
         queue.submit("a2", "ann", "{}", most_queued=2)
     assert not queue.submit("a1", "ann", "{}", most_queued=2)[1], "which is there already"
     queue.submit("b", "ben", "{}", most_queued=2)
+    queue.submit("a2", "ann", "{}", most_queued=3)
+    queue.stop("a2")
+    with raises("service.limit-reached", "ann", "2"):
+        queue.restart("a2", most_queued=2)
+    assert queue.find("a2").status == "stopped"
     taken = [queue.take("w", most_running=1) for _ in range(3)]
     assert [job.id if job else None for job in taken] == ["a0", "b", None]
     assert taken[0] is not None
     queue.finish(taken[0], "completed")
     assert queue.take("w", most_running=1) is not None
+    assert queue.restart("a2", most_queued=2).status == "queued"
+
+
+def test_ids_that_differ_in_case_would_share_a_folder_and_are_refused(queue: JobQueue):
+    queue.submit("Scan1", "ann", "{}")
+    for name in ("scan1", "SCAN1"):
+        with raises("job.exists", repr(name), "case"):
+            queue.submit(name, "ann", "{}")
+    assert not queue.submit("Scan1", "ann", "{}")[1]
+    queue.stop("Scan1")
+    queue.delete("Scan1")
+    assert queue.deleted() == ["Scan1"]
+    with raises("job.exists", "'scan1'"):
+        queue.submit("scan1", "ann", "{}")
 
 
 def test_many_workers_take_each_job_once(queue: JobQueue):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
+import io
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import filelock
 import psutil
 import pytest
 
-from ptynb.service import job_worker
+from ptynb.service import guarded_process, job_worker
 from ptynb.service.job_queue import Job, JobQueue, sqlite_url
 from ptynb.service.job_worker import JobWorker, WorkerOptions
 from ptynb.supervised_thread import SupervisedThread
@@ -49,6 +54,10 @@ class Bench:
             (self.jobs / "a.faults.json").write_text(json.dumps(fault))
         self.queue.submit("a", "ann", json.dumps({"epochs": epochs}))
         self.begin()
+
+    def enough(self) -> None:
+        """Lets the run end."""
+        (self.jobs / "a.enough").touch()
 
     def job(self) -> Job:
         return self.queue.find("a")
@@ -155,10 +164,12 @@ def test_a_worker_that_ends_puts_its_run_back(bench: Bench):
 
 
 def test_a_run_that_is_killed_is_begun_again_and_counted(bench: Bench):
-    bench.submit(50)
+    bench.submit(LONG)
     until(bench.runs, 60)
     [run] = runs()
     run.kill()
+    until(lambda: bench.journal() == ["begin", "begin"], 60)
+    bench.enough()
     job = bench.reaches(*ENDED)
     assert (job.status, job.losses) == ("completed", 1)
     assert bench.journal() == ["begin", "begin", "end"]
@@ -183,15 +194,100 @@ def test_a_worker_that_lost_its_job_ends_the_run_and_changes_nothing(bench: Benc
     other.close()
 
 
-def test_a_job_that_was_completed_by_a_lost_attempt_is_not_run_again(bench: Bench):
+def test_a_job_that_was_completed_by_a_lost_attempt_is_not_run_again(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:  # the worker is gone before it could tell
+        patch.setattr(bench.queue, "finish", lambda job, status, **_: bench.queue.put_back(job, delay=0.5))
+        bench.submit(2)
+        until(lambda: bench.job().status == "queued" and bench.job().attempt == 1, 60)
+    job = bench.reaches("completed")
+    assert job.attempt > 1
+    assert bench.journal() == ["begin", "end"]
+
+
+@pytest.mark.parametrize("end", ["stopped", "queued"])
+def test_a_run_that_a_signal_ended_before_it_could_tell_has_not_failed(bench: Bench, end: str):
+    bench.submit(LONG, early=130)
+    until(bench.runs, 60)
+    if end == "stopped":
+        bench.queue.stop("a")
+        bench.reaches(*ENDED)
+    else:
+        bench.end()
+    assert (bench.job().status, bench.job().losses, bench.job().attempt) == (end, 0, 1)
+
+
+@pytest.mark.parametrize(("user", "epochs"), [("ben", 2), ("ann", 3)])
+def test_files_of_another_job_are_not_delivered(bench: Bench, user: str, epochs: int):
+    """With a new database and the same folder."""
     bench.submit(2)
     bench.reaches("completed")
     bench.end()
-    bench.queue.submit("b", "ann", json.dumps({"epochs": 2}))
-    (bench.jobs / "a").rename(bench.jobs / "b")  # the run of b ended, and its worker before it could tell
+    bench.queue.close()
+    for left in bench.jobs.parent.glob("queue.sqlite*"):
+        left.unlink()
+    bench.queue = bench.options.queue()
+    bench.queue.submit("a", user, json.dumps({"epochs": epochs}))
     bench.begin()
-    until(lambda: bench.queue.find("b").status == "completed", 60)
-    assert (bench.jobs / "b" / "journal.txt").read_text().split() == ["begin", "end"]
+    job = bench.reaches(*ENDED)
+    assert (job.status, job.code, bench.journal()) == ("failed", "job.exists", ["begin", "end"])
+    assert "files of another job" in (job.message or "")
+
+
+def test_the_folder_of_a_run_that_was_not_submitted_is_not_used(bench: Bench):
+    (bench.jobs / "a").mkdir(mode=0o700)
+    (bench.jobs / "a" / "outcome.json").write_text('{"status": "completed", "exit_status": 0}')
+    bench.submit(2)
+    assert bench.reaches(*ENDED).code == "job.exists"
+
+
+def test_a_run_that_leaves_a_process_with_its_pipes_ends(bench: Bench):
+    bench.submit(1, leaves=True)
+    try:
+        assert bench.reaches(*ENDED).status == "completed"
+        bench.queue.submit("b", "ann", json.dumps({"epochs": 1}))
+        until(lambda: bench.queue.find("b").status == "completed", 60)
+    finally:
+        psutil.Process(int((bench.jobs / "a" / "left.txt").read_text())).kill()
+
+
+def test_a_job_that_was_lost_very_often_waits_ten_minutes_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    waited: list[float] = []
+    job = bench.queue.submit("a", "ann", "{}")[0]
+    bench.begin()
+    bench.end()
+    monkeypatch.setattr(job_worker, "BUSY", 5.0)
+    monkeypatch.setattr(bench.queue, "put_back", lambda job, delay, **_: waited.append(delay))
+    for losses in (0, 3, 10**6):
+        bench.worker._conclude(dataclasses.replace(job, losses=losses), 69, job_worker.RunLines(io.BytesIO()), "")
+    assert waited == [5.0, 40.0, 600.0]
+
+
+def test_a_run_that_cannot_be_started_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    start, failed = guarded_process.start, [OSError(errno.EAGAIN, "Resource temporarily unavailable")]
+
+    def fails_once(*given: Any, **options: Any) -> Any:
+        if failed:
+            raise failed.pop()
+        return start(*given, **options)
+
+    monkeypatch.setattr(guarded_process, "start", fails_once)
+    bench.submit(1)
+    job = bench.reaches(*ENDED)
+    assert (job.status, job.attempt, job.losses) == ("completed", 2, 1)
+
+
+def test_no_run_has_the_database_of_the_service(monkeypatch: pytest.MonkeyPatch):
+    for name in ("PTYNB_SITE_SERVE__DATABASE", "PTYNB_SITE_SERVE", "ptynb_site_serve__database"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setattr(subprocess, "Popen", made := MagicMock())
+    guarded_process.start(("x",))
+    assert "secret" not in made.call_args.kwargs["env"].values()
+
+
+def test_a_process_that_ends_before_its_first_line_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guarded_process.sys, "executable", "/bin/false")
+    with pytest.raises(BrokenPipeError):
+        guarded_process.start(("x",), first="x" * 10**6)
 
 
 def test_a_signal_that_comes_when_all_is_done_leaves_the_job_completed(bench: Bench):

@@ -164,7 +164,7 @@ def test_a_thousand_jobs_and_twenty_clients(start: Start, server: str, database:
 @pytest.mark.parametrize("whom", ["serve", "worker", "run"])
 def test_whatever_is_killed_the_run_goes_on_once(start: Start, whom: str):
     service = start()
-    service.submit(id="a", epochs=150)
+    service.submit(id="a", epochs=100_000)
     until(lambda: (service.queue.find("a").epoch or 0) > 0, 60)
     [run] = runs_of(service)
     [worker] = workers_of(service)
@@ -174,6 +174,8 @@ def test_whatever_is_killed_the_run_goes_on_once(start: Start, whom: str):
         service.start()
     else:
         (worker if whom == "worker" else run).kill()
+    until(lambda: service.journal("a") == ["begin", "begin"], 90)
+    (service.jobs / "a.enough").touch()
     assert service.reaches("a", *ENDED, seconds=90)["status"] == "completed"
     assert service.journal("a")[-1] == "end"
     assert service.journal("a").count("end") == 1

@@ -6,15 +6,19 @@ import json
 import types
 import typing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
+from ptynb import plugins
 from ptynb.exceptions import PtynbError
+from ptynb.plugins import Plugin
 from ptynb.service.submissions import RunRules, filled, read_template, with_paths
 from ptynb.settings.base_models import TRUST
+from ptynb.settings.constraints import ConstraintPlugin
 from ptynb.settings.load_options import MAY_BE_ARRAYS
+from ptynb.settings.plugin_entries import ComponentPlugin
 from ptynb.settings.run_files.listen_section import FILES
 from ptynb.settings.run_files.run_file import RunFile, read_run
 from tests.raising import raises
@@ -129,13 +133,57 @@ def test_what_runs_code_or_reaches_further_needs_the_consent_of_the_site(rules: 
     RunRules(rules.data, trust=True).accepted({**RUN, **values})
 
 
+class Filed(ComponentPlugin):
+    kind: Literal["filed"] = "filed"
+    file: str = "x"
+
+    def component(self, scan: Any) -> Any:
+        return None
+
+
+class FiledToo(ConstraintPlugin):
+    kind: Literal["filed"] = "filed"
+    file: str = "x"
+
+    def impose(self, model: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("section", ["components", "constraints"])
+def test_entries_of_plug_ins_need_the_consent_of_the_site(
+    rules: RunRules, section: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody knows which of their fields are paths."""
+    models = {"components": Filed, "constraints": FiledToo}
+    monkeypatch.setattr(plugins, "named", lambda kind, name: Plugin(kind, name, "x", "1"))
+    monkeypatch.setattr(plugins, "class_of", lambda plugin, base: models[plugin.kind])
+    entries = {section: [{"kind": "filed", "file": "/etc/passwd"}]}
+    for changed in (
+        {"settings": entries},
+        {"epochs": None, "stages": [{"epochs": 2, "settings": entries}, {"epochs": 1}]},
+    ):
+        given = {name: value for name, value in {**RUN, **changed}.items() if value is not None}
+        with raises("service.not-allowed", section, "'filed'"):
+            rules.accepted(given)
+        RunRules(rules.data, trust=True).accepted(given)
+
+
 def test_the_number_of_engines_is_limited(rules: RunRules):
     limited = RunRules(rules.data, trust=True, engines=4)
-    for cluster in ({}, {"engines": 5}, {"kind": "slurm", "nodes": 5}):
+    for cluster in (
+        {}, {"kind": "local"}, {"engines": 5}, {"kind": "slurm", "nodes": 5}, {"kind": "slurm"},
+        {"kind": "slurm", "nodes": 2, "engines_per_node": 3}, {"kind": "pbs", "engines": 5},
+        {"kind": "ssh", "hosts": ["a"]}, {"kind": "ssh", "hosts": {"a": 3, "b": 2}},
+    ):  # fmt: skip
         with raises("service.limit-reached", "4"):
             limited.accepted({**RUN, "cluster": cluster})
-    for cluster in ({"engines": 4}, {"kind": "none"}, {"kind": "slurm", "nodes": 2}):
-        limited.accepted({**RUN, "cluster": cluster})
+    for cluster in (
+        {"engines": 4}, {"kind": "local", "engines": 1}, {"kind": "none"}, {"kind": "slurm", "nodes": 2},
+        {"kind": "slurm", "nodes": 2, "engines_per_node": 2}, {"kind": "pbs"}, {"kind": "lsf", "engines": 4},
+        {"kind": "ssh", "hosts": {"a": 2, "b": 2}},
+    ):  # fmt: skip
+        run = limited.accepted({**RUN, "cluster": cluster})
+        assert limited.accepted(run) == run, "what is run has the same number"
 
 
 def test_without_folders_of_data_nothing_is_accepted():
@@ -194,10 +242,17 @@ def test_every_path_that_is_read_is_changed(rules: RunRules, data: Path):
 
 def test_templates(tmp_path: Path):
     path = tmp_path / "template.yaml"
-    path.write_text("epochs: 5\nscan: {file: old.h5, load: {energy: 8e3}}\n")
-    template = read_template(path)
-    assert filled(template, Path("/data/new.h5"))["scan"] == [{"file": "/data/new.h5", "load": {"energy": 8e3}}]
-    for text, code in (("epochs: x\n", "settings.invalid-value"), ("listen: {}\nepochs: 3\n", "argument.conflict")):
+    one = "{file: old.h5, load: {energy: 8e3}}"
+    for scan in (one, f"[{one}]"):
+        path.write_text(f"epochs: 5\nscan: {scan}\n")
+        template = read_template(path)
+        assert filled(template, Path("/data/new.h5"))["scan"] == [{"file": "/data/new.h5", "load": {"energy": 8e3}}]
+    for text, code in (
+        ("epochs: x\n", "settings.invalid-value"),
+        ("listen: {}\nepochs: 3\n", "argument.conflict"),
+        (f"epochs: 3\nscan: [{one}, old.h5]\n", "settings.invalid-value"),
+        ("epochs: 3\nscan: []\n", "settings.invalid-value"),
+    ):
         path.write_text(text)
         with raises(code, path):
             read_template(path)

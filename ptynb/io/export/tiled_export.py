@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError, InvalidValueError
@@ -92,7 +92,7 @@ def _parsed(address: str) -> tuple[str, list[str]]:
     problem = ""
     if parts.username is not None or parts.query or parts.fragment:
         problem = "more than a server and a path; give the key in the environment variable TILED_API_KEY"
-    elif parts.scheme == "http" and not _is_here(parts):
+    elif parts.scheme == "http" and not is_here(parts.hostname or ""):
         problem = "no encryption, and a server that is not on this machine; use https"
     root, api, path = parts.path.partition(API)
     server = f"{parts.scheme}://{parts.netloc}"
@@ -105,9 +105,10 @@ def _parsed(address: str) -> tuple[str, list[str]]:
     return server + (root if api else ""), names
 
 
-def _is_here(parts: SplitResult) -> bool:
+def is_here(host: str) -> bool:
+    """Return whether a host is this machine, by an address at which no other one can listen."""
     try:
-        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
