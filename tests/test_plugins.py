@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import h5py
 import numpy as np
+import psutil
 import pytest
 
 import ptynb as pt
@@ -22,6 +23,7 @@ from ptynb.exceptions import PluginError
 from ptynb.io.export import exporters
 from ptynb.io.load import find, suffixes
 from ptynb.physics.losses import make_loss
+from ptynb.plugin_api import ProcessLauncher
 from ptynb.session.engines import ClusterEngines, LocalEngine
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.schema import structure
@@ -466,3 +468,21 @@ def test_a_launcher_of_a_plugin_listens_at_the_interface_of_the_site(install, mo
     monkeypatch.setattr(pt.Cluster, "start", lambda cluster: None)
     assert pt.Cluster(1, launcher="odd", device="cpu")._address == "10.1.2.3"
     assert pt.Cluster(1, launcher="odd", device="cpu", address="10.1.2.4")._address == "10.1.2.4"
+
+
+def test_a_process_launcher_ends_an_engine_that_has_ended_already(tmp_path):
+    class Own(ProcessLauncher):
+        kind, here = "own", True
+
+        @classmethod
+        def again(cls, plan, described, name, folder):
+            return cls(plan, name, folder)
+
+        def start(self, ranks):
+            pass
+
+    launcher, child = Own(None, "a", tmp_path), subprocess.Popen([sys.executable, "-c", ""])
+    launcher._processes[0] = psutil.Process(child.pid)
+    child.wait()
+    launcher.kill(0)
+    assert launcher.dead() == [0]

@@ -64,7 +64,7 @@ whole_import = builtins.__import__
 def limited_import(name, globals=None, locals=None, fromlist=(), level=0):
     if not (globals or {}).get("__name__", "").startswith("ptynb"):
         return whole_import(name, globals, locals, fromlist, level)
-    if name in MODULES:
+    if name.partition(".")[0] in MODULES:
         raise ModuleNotFoundError(f"No module named {name!r} here", name=name)
     return less.get(name) or whole_import(name, globals, locals, fromlist, level)
 
