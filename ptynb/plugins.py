@@ -71,9 +71,9 @@ class Plugin:
 @functools.cache
 def _found() -> dict[Plugin, EntryPoint]:
     """Return all installed plug-ins; of two with the same kind and name, the first by the names of distributions."""
-    found = {}
+    found, entries = {}, entry_points()  # all: each call reads the files of every distribution
     for kind in KINDS:
-        for entry in entry_points(group=f"ptynb.{kind}"):
+        for entry in entries.select(group=f"ptynb.{kind}"):
             if entry.dist is not None:
                 found[Plugin(kind, entry.name, entry.dist.name, entry.dist.version)] = entry
     chosen: dict[tuple[str, str], Plugin] = {}
@@ -173,13 +173,13 @@ def unfit(plugin: Plugin, told: str) -> PluginError:
 
 
 @contextmanager
-def guarded(plugin: Plugin, what: str = "failed") -> Iterator[None]:
-    """Turn errors of a plug-in that are none of ptynb's into a PluginError that names it."""
+def guarded(plugin: Plugin, what: str = "failed", *, whole: bool = False) -> Iterator[None]:
+    """Turn errors of a plug-in that are none of ptynb's into a PluginError that names it. whole: also ptynb's."""
     try:
         yield
-    except PtynbError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, PtynbError) and not whole:
+            raise
         raise _failed(plugin, what, error) from error
 
 

@@ -5,19 +5,28 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
+import h5py
+import numpy as np
+import psutil
 import pytest
 
 import ptynb as pt
 from ptynb import plugins
+from ptynb.batch import torchrun
+from ptynb.batch.exit_statuses import UNAVAILABLE
 from ptynb.cli.main import main
 from ptynb.exceptions import PluginError
+from ptynb.io.export import exporters
 from ptynb.io.load import find, suffixes
 from ptynb.physics.losses import make_loss
-from ptynb.session.engines import check_plugins
+from ptynb.plugin_api import ProcessLauncher
+from ptynb.session.engines import ClusterEngines, LocalEngine
 from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.schema import structure
 from tests.parametrization import each
 
 ROOT = Path(__file__).parents[1]
@@ -129,10 +138,10 @@ def test_one_that_cannot_be_used_is_an_error_only_where_it_is_named(install, cas
     assert caught.value.code == expected
     assert "the loss 'mean' of some-plugins 2.1".lower() in str(caught.value).lower()
     assert told in str(caught.value)
-    assert main(["info", "--plugins", "--json"]) == 1
+    assert main(["info", "--plugins", "--json"]) == UNAVAILABLE
     [listed] = [one for one in json.loads(capsys.readouterr().out) if one["distribution"] == "some-plugins"]
     assert told in listed["problem"]
-    assert main(["info", "--plugins"]) == 1
+    assert main(["info", "--plugins"]) == UNAVAILABLE
     assert "some-plugins" in capsys.readouterr().out
 
 
@@ -281,12 +290,199 @@ class _Engines:
         ("other", "2.1", r"'other' of some-plugins 2\.1 is not installed", "plugin.not-installed"),
     ],
 )
-def test_an_engine_without_a_plugin_or_with_another_version_says_so(install, name, version, told, code):
+def test_an_engine_without_a_plugin_or_with_another_version_says_so(install, monkeypatch, name, version, told, code):
     install("X = 1", {"losses.mean": "X"})
-    run = SimpleNamespace(plugins=(plugins.Plugin("losses", name, "some-plugins", version),))
+    engines, used = ClusterEngines.__new__(ClusterEngines), (plugins.Plugin("losses", name, "some-plugins", version),)
+    engines._cluster, engines._ranks = _Engines(), [0, 1]
+    values = pt.Settings().model_dump(mode="json")
+    published = json.dumps([None, values, [], 1, [vars(one) for one in used]])
+    board = SimpleNamespace(own=SimpleNamespace(rank=1, world=2), published=lambda: published, failed=False)
+    monkeypatch.setattr(torchrun, "scan_of", lambda plan: SimpleNamespace(part=lambda patterns: 1 / 0))
+    monkeypatch.setattr(torchrun, "patterns_of", lambda *arguments: [])
     if not told:
-        return check_plugins(_Engines(), run, [0, 1])
+        engines.check_plugins(used)
+        with pytest.raises(ZeroDivisionError):  # it goes on
+            torchrun._serve(None, board, [])
+        return
     with pytest.raises(PluginError, match="On the engine of rank 0: The loss .*" + told) as caught:
-        check_plugins(_Engines(), run, [0, 1])
+        engines.check_plugins(used)
     assert caught.value.code == code
-    return None
+    with pytest.raises(PluginError, match="On rank 1: The loss .*" + told):
+        torchrun._serve(None, board, [])
+
+
+ENTRY = """
+from typing import Literal
+from pydantic import BaseModel, Field
+from ptynb.plugin_api import ConstraintPlugin
+
+class Inner(BaseModel):
+    low: float = 0
+
+class Mine(ConstraintPlugin):
+    {docstring}
+
+    kind: {kind} = "mine"
+    {field}
+
+    def impose(self, model):
+        pass
+"""
+MINE = {
+    "docstring": '"""Mine."""',
+    "kind": 'Literal["mine"]',
+    "field": 'low: float = Field(default=1, description="Low")',
+}
+
+
+@each(
+    ("wrong", "told"),
+    [
+        ({}, ""),
+        ({"field": 'low: Literal["a", "b"] | None = Field(default=None, description="Low")'}, ""),
+        ({"kind": "str"}, r'expected the name of its entry point: kind: Literal\["mine"\]'),
+        ({"kind": 'Literal["mine", "yours"]'}, "has the field kind"),
+        ({"field": "low: float = 1"}, "has the field low, which no form can show"),
+        ({"field": 'low: list[float] = Field(default=[], description="Low")'}, "has the field low"),
+        ({"field": 'low: tuple[float, ...] = Field(default=(), description="Low")'}, "has the field low"),
+        ({"field": 'low: Inner = Field(default=Inner(), description="Low")'}, "has the field low"),
+        ({"field": 'low: Literal[1, 2] = Field(default=1, description="Low")'}, "has the field low"),
+        ({"field": 'low: float | str = Field(default=1, description="Low")'}, "has the field low"),
+        ({"docstring": ""}, ""),
+    ],
+)
+def test_an_entry_that_no_form_can_show_is_a_notice_and_forms_have_the_others(install, wrong, told, capsys):
+    install(ENTRY.format(**{**MINE, **wrong}), {"constraints.mine": "Mine"})
+    structure.cache_clear()
+    try:
+        if not told:
+            assert "mine" in _kinds()
+            assert main(["info", "--plugins"]) == 0
+            return
+        with pytest.warns(pt.PtynbWarning, match=r"'mine' of some-plugins 2\.1 .*" + told):
+            assert "smooth" in (found := _kinds())
+        assert "mine" not in found
+        with pytest.raises(pt.SettingsError, match=told):
+            pt.Settings(constraints=[{"kind": "mine"}])
+        assert main(["info", "--plugins"]) == UNAVAILABLE
+        assert "works" not in capsys.readouterr().out
+    finally:
+        structure.cache_clear()
+
+
+def _kinds():
+    [entries] = [one for one in structure().lists if one.name == "constraints"]
+    return [one.kind for one in entries.kinds]
+
+
+def test_a_component_is_in_the_settings_once(install):
+    code = ENTRY.format(**MINE).replace("ConstraintPlugin", "ComponentPlugin").replace("impose", "component")
+    install(code, {"components.mine": "Mine"})
+    pt.Settings(components=[{"kind": "mine"}])
+    with pytest.raises(pt.SettingsError, match="2 components of the kind 'mine'") as caught:
+        pt.Settings(components=[{"kind": "mine"}, {"kind": "mine", "low": 2}])
+    assert caught.value.fields == ("components",)
+
+
+def test_engines_are_asked_for_a_plugin_that_settings_get_later(install, monkeypatch):
+    install(ENTRY.format(**MINE), {"constraints.mine": "Mine", "losses.mean": "X"})
+    asked = []
+
+    def check(engines, used):
+        asked.append([one.name for one in used])
+        if used:
+            raise PluginError("It is not there.", code="plugin.not-installed")
+
+    monkeypatch.setattr(LocalEngine, "check_plugins", check)
+    with pt.Reconstruction(pt.simulate(patterns=4, window=16), checkpointing=None) as recon:
+        before = recon.settings
+        recon.settings = before.replace(constraints=[{"kind": "smooth"}])
+        with pytest.raises(PluginError, match="not there"):
+            recon.settings = before.replace(constraints=[{"kind": "mine"}])
+        with pytest.raises(PluginError, match="not there"):
+            recon.reconfigure(before.replace(loss="mean"))
+        assert recon.settings.constraints[0].kind == "smooth"
+        assert recon.settings.loss == before.loss
+    assert asked == [[], ["mine"], ["mean"]]
+
+
+OWN_NAMES = {
+    "losses.amplitude": "loss",
+    "losses.auto": "loss",
+    "constraints.smooth": "constraint",
+    "launchers.local": "launcher",
+    "live_sources.pva": "live source",
+    "colour_maps.gray": "colour map",
+}
+
+
+def test_one_with_a_name_of_ptynb_is_listed_as_not_used(install, capsys):
+    code = "import numpy as np\nX = np.eye(3)"
+    install(code, {**dict.fromkeys(OWN_NAMES, "X"), "colour_maps.odd": "X"})
+    for _ in range(2):  # matplotlib has it then
+        assert main(["info", "--plugins", "--json"]) == UNAVAILABLE
+        found = {f"{one['kind']}.{one['name']}": one["problem"] for one in json.loads(capsys.readouterr().out)}
+        assert found.pop("colour_maps.odd") == ""
+        assert {name: told.partition(":")[0] for name, told in found.items()} == dict.fromkeys(OWN_NAMES, "Not used")
+
+
+@each("endings", [[".odd"], "odd", ("odd",), (3,), ()])
+def test_an_exporter_has_a_tuple_of_endings(install, endings, tmp_path):
+    install(
+        f"from ptynb.plugin_api import Exporter\nX = Exporter('odd', {endings!r}, lambda result, path: None)",
+        {"exporters.odd": "X"},
+    )
+    with pytest.warns(pt.PtynbWarning, match="some-plugins.*cannot be imported.*expected a tuple of texts"):
+        assert exporters() == {}
+
+
+def test_a_plugin_does_not_end_the_process(install, tmp_path):
+    install(READER.format(recognises="sys.exit(3)").replace("from", "import sys\nfrom", 1), {"formats.odd": "FORMAT"})
+    (tmp_path / "a.odd").write_bytes(b"odd")
+    with pytest.warns(pt.PtynbWarning, match="some-plugins.*SystemExit"), pytest.raises(pt.FileError):
+        find(tmp_path / "a.odd", LoadOptions())
+
+
+def test_an_error_of_ptynb_while_a_format_recognises_a_file_is_a_notice(install, tmp_path):
+    code = "from ptynb.plugin_api import FileError\n" + READER.format(recognises="_fail()")
+    install(code + "def _fail():\n    raise FileError('odd')\n", {"formats.odd": "FORMAT"})
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data"] = np.ones((3, 4, 4))
+    with pytest.warns(pt.PtynbWarning, match="some-plugins.*FileError: odd"):
+        assert find(tmp_path / "a.h5", LoadOptions()).format
+
+
+def test_distributions_are_read_once(install, monkeypatch):
+    install("", {"losses.mean": "X", "constraints.mine": "X"})
+    calls = []
+    monkeypatch.setattr(plugins, "entry_points", lambda **given: calls.append(given) or entry_points(**given))
+    plugins.clear_found()
+    assert {one.name for one in plugins.installed()} >= {"mean", "mine"}
+    assert calls == [{}]
+
+
+def test_a_launcher_of_a_plugin_listens_at_the_interface_of_the_site(install, monkeypatch):
+    install(LAUNCHER.format(field="launcher_class: ClassVar = Launcher", made="pass"), {"launchers.odd": "Odd"})
+    monkeypatch.setattr("ptynb.plugin_api.Launcher.here", False, raising=False)
+    monkeypatch.setattr("ptynb.cluster.cluster.site_address", lambda: "10.1.2.3")
+    monkeypatch.setattr(pt.Cluster, "start", lambda cluster: None)
+    assert pt.Cluster(1, launcher="odd", device="cpu")._address == "10.1.2.3"
+    assert pt.Cluster(1, launcher="odd", device="cpu", address="10.1.2.4")._address == "10.1.2.4"
+
+
+def test_a_process_launcher_ends_an_engine_that_has_ended_already(tmp_path):
+    class Own(ProcessLauncher):
+        kind, here = "own", True
+
+        @classmethod
+        def again(cls, plan, described, name, folder):
+            return cls(plan, name, folder)
+
+        def start(self, ranks):
+            pass
+
+    launcher, child = Own(None, "a", tmp_path), subprocess.Popen([sys.executable, "-c", ""])
+    launcher._processes[0] = psutil.Process(child.pid)
+    child.wait()
+    launcher.kill(0)
+    assert launcher.dead() == [0]

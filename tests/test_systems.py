@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,9 +64,20 @@ whole_import = builtins.__import__
 def limited_import(name, globals=None, locals=None, fromlist=(), level=0):
     if not (globals or {}).get("__name__", "").startswith("ptynb"):
         return whole_import(name, globals, locals, fromlist, level)
-    if name in MODULES:
+    if name.partition(".")[0] in MODULES:
         raise ModuleNotFoundError(f"No module named {name!r} here", name=name)
     return less.get(name) or whole_import(name, globals, locals, fromlist, level)
+
+def import_all(found):
+    left = []
+    for name in found:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in EXTRAS:
+                raise
+            left.append(name)
+    return left
 
 for name in [name for name in sys.modules if name.startswith("ptynb")]:
     assert name == "ptynb", name  # nothing was imported before the names were taken away
@@ -73,8 +86,17 @@ torch.distributed.is_nccl_available = lambda: False
 '''
 
 
+def _packages_of_extras() -> list[str]:
+    """Return the packages that modules of ptynb for an extra import, which a base installation does not have."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    names = [re.match(r"[\w-]+", one)[0] for extra, needs in extras.items() if extra != "test" for one in needs]
+    return sorted({{"rosettasciio": "rsciio"}.get(name, name.replace("-", "_")) for name in names})
+
+
 def _without_posix(lines: str, folder: Path) -> str:
-    command = (sys.executable, "-c", WITHOUT_POSIX + textwrap.dedent(lines))
+    head = WITHOUT_POSIX + f"EXTRAS = {_packages_of_extras()}\n"
+    command = (sys.executable, "-c", head + textwrap.dedent(lines))
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -85,8 +107,7 @@ def test_every_module_imports_without_posix_and_works(tmp_path):
         """
         skipped = ("ptynb.kernels.gpu.triton_kernels",)  # imported where Triton is, which is on Linux
         found = [one.name for one in pkgutil.walk_packages(ptynb.__path__, "ptynb.") if one.name not in skipped]
-        for name in found:
-            importlib.import_module(name)
+        import_all(found)
         for name in ptynb.__all__:
             getattr(ptynb, name)
         print(len(found))
@@ -138,6 +159,19 @@ def test_every_module_imports_without_posix_and_works(tmp_path):
         tmp_path,
     )
     assert int(told) > 400
+
+
+def test_modules_of_extras_alone_need_the_packages_of_extras(tmp_path):
+    told = _without_posix(
+        """
+        MODULES += EXTRAS
+        found = [one.name for one in pkgutil.walk_packages(ptynb.__path__, "ptynb.") if "triton" not in one.name]
+        print(*import_all(found))
+        """,
+        tmp_path,
+    )
+    assert "ptynb.io.formats.zarr_files" in told.split()
+    assert {name.split(".")[1] for name in told.split()} == {"acquisition", "io", "service"}
 
 
 def test_a_text_file_has_an_encoding():

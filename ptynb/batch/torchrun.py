@@ -32,6 +32,7 @@ from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, PtynbError, ReconstructionError
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import patterns_of
+from ptynb.plugins import Plugin, check_installed
 from ptynb.polling import wait_until
 from ptynb.settings import Settings
 from ptynb.settings.recipe import StagePlan
@@ -167,7 +168,8 @@ def _lead(
 
     def announce(spec: RunSpec, start: Path | None) -> None:
         stages, settings = spec.plan, spec.settings.model_dump(mode="json")
-        board.publish(json.dumps([None if start is None else str(start), settings, stages.plain, stages.number]))
+        used = [vars(one) for one in spec.plugins]
+        board.publish(json.dumps([None if start is None else str(start), settings, stages.plain, stages.number, used]))
 
     def check() -> None:
         if came or board.left_by is not None:
@@ -225,7 +227,8 @@ def _serve(plan: RunFile, board: Board, came: Sequence[int]) -> int:
     found = board.published()
     if found is None:
         return _status(board)
-    start, values, plain, number = json.loads(found)
+    start, values, plain, number, used = json.loads(found)
+    check_installed([Plugin(**one) for one in used], f"On rank {own.rank}: ")
     settings, stages = Settings(**values), StagePlan.of(plain, number)
     worker = Worker(
         scan.part(patterns_of(scan, stages.settings_from(settings), own.rank, own.world)),

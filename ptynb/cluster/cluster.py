@@ -161,7 +161,7 @@ class Cluster:
             self._set_up(chosen, partial(LocalLauncher, plan), len(plan.engines), plan, LOOPBACK)
         elif isinstance(chosen, LauncherPlugin):
             here = launcher_class(launcher).here
-            address = chosen.address or (LOOPBACK if here else outward_address())
+            address = chosen.address or (LOOPBACK if here else site_address() or outward_address())
             self._set_up(chosen, partial(_launched, chosen), chosen.engines, None, address, report, cancel)
         else:
             address = chosen.address or site_address() or outward_address()

@@ -197,7 +197,7 @@ def _guarded(plugin: Plugin, format: Format) -> Format:
 
     def recognises(head: Head) -> bool:
         found = False
-        with plugins.isolated(), plugins.guarded(plugin, "cannot say whether a file is of its format"):
+        with plugins.isolated(), plugins.guarded(plugin, "cannot say whether a file is of its format", whole=True):
             found = bool(format.recognises(head))
         return found
 

@@ -65,6 +65,9 @@ class Engines(ABC):
         """The plug-in that started the engines, if one did."""
         return ()
 
+    def check_plugins(self, used: tuple[Plugin, ...]) -> None:  # noqa: B027 - those of this process are checked already
+        """Raise PluginError if one of these plug-ins is missing on an engine, or is another version there."""
+
     @property
     @abstractmethod
     def reachable(self) -> bool:
@@ -223,7 +226,7 @@ class ClusterEngines(Engines):
         if ranks is None:
             ranks = [*range(len(cluster))] if spec.ranks is None else [*spec.ranks]
         self._set_up(cluster, secrets.token_hex(4), ranks)
-        check_plugins(cluster, spec, ranks)
+        self.check_plugins(spec.plugins)
         self._store = cluster.open_store(self._ranks[0])
         remembered = spec.without_patterns()
         arguments = [
@@ -268,6 +271,14 @@ class ClusterEngines(Engines):
     @property
     def launched_by(self) -> tuple[Plugin, ...]:
         return self._launched_by
+
+    def check_plugins(self, used: tuple[Plugin, ...]) -> None:
+        if not used:
+            return
+        answers = self._cluster.call_all(self._ranks, run_registry.check_plugins, [(used,)] * len(self._ranks))
+        for rank, problem in zip(self._ranks, answers, strict=True):
+            if problem:
+                raise PluginError(f"On the engine of rank {rank}: {problem[0]}", code=problem[1])
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return self._cluster.caller.call_worker(self._ranks[rank], (self.name, method, *arguments), timeout)
@@ -346,16 +357,6 @@ class ClusterEngines(Engines):
                 self._cluster.kill(rank)
         self.unfollow()
         self._cluster.close_store(self._store)
-
-
-def check_plugins(cluster: Cluster, spec: RunSpec, ranks: list[int]) -> None:
-    """Raise PluginError if a plug-in of this run is missing on an engine, or is another version there."""
-    if not (used := spec.plugins):
-        return
-    answers = cluster.call_all(ranks, run_registry.check_plugins, [(used,)] * len(ranks))
-    for rank, problem in zip(ranks, answers, strict=True):
-        if problem:
-            raise PluginError(f"On the engine of rank {rank}: {problem[0]}", code=problem[1])
 
 
 def end_forgotten(cluster: Cluster, ranks: Sequence[int] | None) -> None:

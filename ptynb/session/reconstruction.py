@@ -696,6 +696,7 @@ class Reconstruction(RunView):
 
     def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
+        self._check_new_plugins(settings)
         values = dict(flat(settings.model_dump(mode="json")))
         changed = nested({name: values[name] for name in names})
         if any(name.endswith(".learning_rate") and values[name] > 0 for name in names):
@@ -705,6 +706,11 @@ class Reconstruction(RunView):
                 raise SettingsError(problem, code="memory.insufficient")
         self._client.order(ChangeSettings(changed))
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
+
+    def _check_new_plugins(self, settings: Settings) -> None:
+        """Raise PluginError if an engine has no plug-in, or another version of it, that only these settings use."""
+        known = {*self._client.spec.plugins}
+        self._client.engines.check_plugins(tuple(one for one in settings.plugins if one not in known))
 
     def reconfigure_error(self, settings: Settings) -> str | None:
         """Return why `reconfigure` cannot continue with these settings.
@@ -744,7 +750,12 @@ class Reconstruction(RunView):
         except SettingsError as error:
             if error.code != "settings.not-live":
                 raise
-            self._move(lambda: self._branches.reconfigure(settings))
+
+            def work() -> None:
+                self._check_new_plugins(settings)
+                self._branches.reconfigure(settings)
+
+            self._move(work)
 
     # Checkpoints and branches
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -127,15 +127,24 @@ class PluginEntries(Generic[Model]):
 
 
 def entry_model(plugin: Plugin, base: type[Model]) -> type[Model]:
-    """Return the model of a plug-in whose field `kind` has the plug-in's name. Raises PluginError."""
+    """Return the model of a plug-in whose field `kind` has the plug-in's name, and no other. Raises PluginError.
+
+    Forms can show the entries in settings.
+    """
     model = plugins.class_of(plugin, base)
-    kind = kind_of(model)
-    if kind != plugin.name:
+    kind, only = kind_of(model), model.model_fields["kind"].annotation
+    if kind != plugin.name or get_args(only) != (kind,):
         raise plugins.unfit(
             plugin,
-            f"has the field kind with the default {quoted(kind)}; expected the name of its entry point: "
-            f'kind: Literal["{plugin.name}"] = "{plugin.name}"',
+            f"has the field kind with the default {quoted(kind)} and the type {quoted(only)}; expected the name of its "
+            f'entry point: kind: Literal["{plugin.name}"] = "{plugin.name}"',
         )
+    if plugin.kind != "launchers":
+        # Not at the top: it has Settings, which has the entries.
+        from ptynb.settings.schema import form_problem
+
+        if problem := form_problem(model):
+            raise plugins.unfit(plugin, problem)
     return model
 
 

@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from ptynb.settings.base_models import GROUP, Part, flat
+from ptynb.settings.base_models import GROUP, LONGEST_NAME, Part, flat
 from ptynb.settings.base_models import nested as nested
 from ptynb.settings.constraints import ConstraintPlugin
 from ptynb.settings.plugin_entries import ComponentPlugin
 from ptynb.settings.settings import Settings
+from ptynb.text import in_one_line
 
 Kind = Literal["number", "integer", "choice", "switch"]
 Schema = Mapping[str, Any]
@@ -213,6 +214,26 @@ def _entries(name: str, field: Schema, models: Schema) -> Entries:
         settings = sorted(_settings("", model), key=lambda setting: setting.name in common and not setting.required)
         kinds.append(EntryKind(kind, _words(kind), model["description"].partition("\n")[0], tuple(settings)))
     return Entries(name, _title(name, field), field["description"], tuple(kinds))
+
+
+@functools.cache
+def form_problem(model: type[BaseModel]) -> str:
+    """Return why forms cannot show an entry with this model, which is of a plug-in; empty if they can."""
+    try:
+        schema = model.model_json_schema()
+    except Exception as error:  # noqa: BLE001 - of pydantic, or of a function of the plug-in
+        return f"has fields that no form can show ({in_one_line(error, LONGEST_NAME)})"
+    for name, field in schema.get("properties", {}).items():
+        try:
+            shown = [*_settings("", {"properties": {name: field}})]
+        except (KeyError, TypeError, ValueError):
+            shown = []
+        if name != "kind" and not (shown and all(isinstance(choice, str) for choice in shown[0].choices)):
+            return (
+                f"has the field {name}, which no form can show; expected a number, a bool or a Literal of texts (or "
+                'None), with a description: name: float = Field(default=1.0, description="...")'
+            )
+    return ""
 
 
 def _settings(prefix: str, model: Schema) -> Iterator[Setting]:

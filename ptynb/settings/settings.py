@@ -611,6 +611,13 @@ def _conflict(message: str, fields: tuple[str, ...]) -> InvalidValueError:
 
 def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
     """Yield errors about settings that are not supported together."""
+    kinds = [one.kind for one in settings.components]
+    if repeated := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+        yield _conflict(
+            f"there are {kinds.count(repeated)} components of the kind '{repeated}', and their parameters have its "
+            "name; remove all but one",
+            ("components",),
+        )
     if settings.object.learning_rate == 0 and settings.probe.learning_rate == 0:
         yield _conflict(
             "object.learning_rate and probe.learning_rate are both 0, so that nothing is optimised; "

@@ -110,6 +110,13 @@ class ProcessLauncher(Launcher):
             process.poll()  # reaps it if it has ended
         return [rank for rank, process in self._processes.items() if not is_alive(process)]
 
+    def kill(self, rank: int) -> None:
+        """End an engine that does not respond."""
+        if is_alive(self._processes[rank]):
+            self._processes[rank].kill()
+            psutil.wait_procs([self._processes[rank]], timeout=5)
+        self.dead()
+
     def stop(self) -> None:
         """Reap the processes, which were ended by the cluster's records."""
         for process in self._own:
@@ -143,13 +150,6 @@ class LocalLauncher(ProcessLauncher):
     def held(self, rank: int) -> bool:
         """Whether the process of this rank is suspended by a signal (SIGSTOP, a debugger)."""
         return is_held(self._processes[rank])
-
-    def kill(self, rank: int) -> None:
-        """End an engine that does not respond."""
-        if is_alive(self._processes[rank]):
-            self._processes[rank].kill()
-            psutil.wait_procs([self._processes[rank]], timeout=5)
-        self.dead()
 
 
 def begin(

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ptynb import plugins
 from ptynb.data.result import Result
@@ -24,6 +24,7 @@ from ptynb.io.new_files import replacing_file, require_folder
 from ptynb.io.prepared_scan import check_same, loaded_again
 from ptynb.io.result_file import load_result, save_result
 from ptynb.plugins import Plugin
+from ptynb.text import quoted
 
 ENDINGS = (".cxi", ".nxs", ".tif", ".tiff", ".png", ".npz", ".h5")
 
@@ -48,6 +49,16 @@ class Exporter:
     title: str
     endings: tuple[str, ...]
     write: Callable[[Result, Path], None]
+
+    def __post_init__(self) -> None:
+        given: Any = self.endings  # a list, say: no type is checked in a plug-in
+        right = isinstance(given, tuple) and given and all(isinstance(one, str) and one[:1] == "." for one in given)
+        if not right:
+            raise InvalidValueError(
+                f"endings is {quoted(given)}; expected a tuple of texts that begin with a point, such as ('.csv',).",
+                code="argument.invalid-value",
+                fields=("endings",),
+            )
 
 
 def exporters() -> dict[Plugin, Exporter]:

@@ -38,6 +38,17 @@ def names_with(name: str) -> Iterable[str]:
     return colormaps
 
 
+def is_own(name: str) -> bool:
+    """Whether matplotlib itself has a map of this name, so that one of a plug-in is not used."""
+    from matplotlib import colormaps
+
+    return name in colormaps and name not in _added
+
+
+_added = set[str]()
+"""Maps that matplotlib has of plug-ins."""
+
+
 def _register(plugin: Plugin) -> None:
     """Give matplotlib the map of a plug-in, unless it has one of this name. Raises PluginError."""
     from matplotlib import colormaps
@@ -49,6 +60,7 @@ def _register(plugin: Plugin) -> None:
     if values.ndim != 2 or values.shape[1] != 3 or len(values) < 2 or not ((values >= 0) & (values <= 1)).all():
         raise plugins.unfit(plugin, f"is an array of the shape {values.shape}; expected colours (n, 3) from 0 to 1")
     colormaps.register(LinearSegmentedColormap.from_list(plugin.name, values))
+    _added.add(plugin.name)
 
 
 def look_up_table(name: str) -> Array:

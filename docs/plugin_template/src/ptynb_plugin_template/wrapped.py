@@ -36,12 +36,6 @@ class WrappedLauncher(ProcessLauncher):
             environment = {**self._plan.engines[rank].environment, "PTYNB_RANK": str(rank), "PTYNB_GPU": "chosen"}
             self._begin(rank, [*self._command, *engine], environment)
 
-    def kill(self, rank: int) -> None:
-        """End an engine that does not respond."""
-        self._processes[rank].kill()
-        self._processes[rank].wait(5)
-        self.dead()
-
 
 class WrappedCluster(LauncherPlugin):
     """Engines on this machine, each behind a command."""
