@@ -43,7 +43,7 @@ PARTS = {
         ("tests/acquisition/test_endings.py", "tests/acquisition/test_kills.py"),
         ("ptynb/acquisition", "ptynb/data/arrivals.py", "ptynb/io/scan_file.py", "ptynb/loading/arrival_watch.py"),
     ),
-    "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks",)),
+    "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks", "benchmarks")),
     "faults": Part(("tests/faults",), PROCESSES),
     "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", *CLUSTER_FIELDS)),
     "lab": Part(
