@@ -364,6 +364,7 @@ def test_an_entry_that_no_form_can_show_is_a_notice_and_forms_have_the_others(in
         assert "mine" not in found
         with pytest.raises(pt.SettingsError, match=told):
             pt.Settings(constraints=[{"kind": "mine"}])
+        capsys.readouterr()  # of cases before
         assert main(["info", "--plugins"]) == UNAVAILABLE
         assert "works" not in capsys.readouterr().out
     finally:

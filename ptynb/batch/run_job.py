@@ -175,7 +175,7 @@ class RunJob:
         line = json.dumps({name: _finite(value) for name, value in values.items()}, allow_nan=False, default=str) + "\n"
         try:
             if self.folder is not None:
-                with (self.folder / PROGRESS).open("a") as file:
+                with (self.folder / PROGRESS).open("a", encoding="utf-8") as file:
                     file.write(line)
             if self._prints:
                 sys.stdout.write(line)
@@ -215,13 +215,13 @@ class RunJob:
             "ended": _now(),
         }
         with writable(self.folder / OUTCOME), replacing_file(self.folder / OUTCOME) as path:
-            path.write_text(json.dumps(outcome, indent=1) + "\n")
+            path.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")
 
     def _outcome(self) -> Mapping[str, Any]:
         """Return the outcome of an earlier process; empty without a whole one."""
         assert self.folder is not None
         try:
-            found = json.loads((self.folder / OUTCOME).read_text())
+            found = json.loads((self.folder / OUTCOME).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

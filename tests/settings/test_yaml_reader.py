@@ -47,6 +47,7 @@ def test_nothing_else_in_the_package_reads_yaml():
                 used |= {(path.name, name.name) for name in node.names}
     assert {use for use in used if use[0] != "yaml_reader.py"} == {
         ("recipe.py", "safe_dump"),
+        ("run_job.py", "safe_dump"),
         ("settings.py", "safe_dump"),
         ("run_file_example.py", "safe_dump"),
     }

@@ -150,11 +150,10 @@ def _move_off(taken: set[int]) -> None:
     Linux wakes a thread on the core of its waker, and leaves two threads that never sleep there for a hundred
     milliseconds, with another core idle.
     """
-    if _core is None or not hasattr(os, "sched_setaffinity") or not hasattr(os, "sched_getaffinity"):
+    ask = getattr(os, "sched_getaffinity", None)
+    if _core is None or ask is None or not hasattr(os, "sched_setaffinity") or _core() not in taken:
         return
-    if _core() not in taken:
-        return
-    allowed = os.sched_getaffinity(0)
+    allowed: set[int] = ask(0)
     if free := allowed - taken:
         with contextlib.suppress(OSError):  # not permitted: only slower
             os.sched_setaffinity(0, free)
