@@ -1,16 +1,20 @@
-"""Docstrings and signatures generated from the fields of models; types found in annotations."""
+"""Docstrings, signatures and fields of forms generated from the fields of models; types found in annotations."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from ptynb.text import in_one_line
 
 Target = TypeVar("Target")
 DOCUMENTED_TYPE = "documented_type"
@@ -138,3 +142,115 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in models_in(inner)]
+
+
+Kind = Literal["number", "integer", "choice", "switch"]
+Schema = Mapping[str, Any]
+_UNIT = re.compile(r" ?\[([^]]+)\]")
+_RATIO = re.compile(r"^1 = ")
+ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
+"""Words of names with a special spelling."""
+MOST_LETTERS = 80
+"""Largest number of characters of the message of an error in a model of a plug-in."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field.
+
+    name: dotted, "probe.learning_rate"; for a field of an entry the last part only, "sigma".
+    unit: "" if there is none. description: without the unit. low, high: of the range, None if unlimited;
+    low_included, high_included: whether the limits belong to it. choices: of a kind "choice". optional: None is
+    allowed. required: it has no default. live: it can be changed during a run. simple: forms show it first.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    description: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    low_included: bool = True
+    high_included: bool = True
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    required: bool = False
+    default: Any = None
+    live: bool = False
+    simple: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return self.kind in ("number", "integer")
+
+
+@functools.cache
+def form_problem(model: type[BaseModel]) -> str:
+    """Return why forms cannot show an entry with this model, which is of a plug-in; empty if they can."""
+    try:
+        schema = model.model_json_schema()
+    except Exception as error:  # noqa: BLE001 - of pydantic, or of a function of the plug-in
+        return f"has fields that no form can show ({in_one_line(error, MOST_LETTERS)})"
+    for name, field in schema.get("properties", {}).items():
+        try:
+            shown = [*settings_in("", {"properties": {name: field}})]
+        except (KeyError, TypeError, ValueError):
+            shown = []
+        if name != "kind" and not (shown and all(isinstance(choice, str) for choice in shown[0].choices)):
+            return (
+                f"has the field {name}, which no form can show; expected a number, a bool or a Literal of texts (or "
+                'None), with a description: name: float = Field(default=1.0, description="...")'
+            )
+    return ""
+
+
+def settings_in(prefix: str, model: Schema) -> Iterator[Setting]:
+    """Yield the fields of a model."""
+    required = model.get("required", ())
+    for name, field in model["properties"].items():
+        if name != "kind" or "const" not in field:
+            yield setting_of(f"{prefix}{name}", name, field, required=name in required)
+
+
+def setting_of(whole: str, name: str, field: Schema, *, required: bool) -> Setting:
+    """Return a field of a schema. whole: its dotted name. Raises KeyError or ValueError for a type without a form."""
+    values, optional = field, False
+    if "anyOf" in field:
+        optional = True
+        (values,) = (choice for choice in field["anyOf"] if choice["type"] != "null")
+    unit = _UNIT.search(field["description"])
+    low, high = values.get("minimum"), values.get("maximum")
+    return Setting(
+        name=whole,
+        title=title_of(name, field),
+        kind="choice" if "enum" in values else _KINDS[values["type"]],
+        description=field["description"].replace(unit.group(), "", 1) if unit else field["description"],
+        unit=_RATIO.sub("× ", unit.group(1)) if unit else "",
+        low=values.get("exclusiveMinimum") if low is None else low,
+        high=values.get("exclusiveMaximum") if high is None else high,
+        low_included=low is not None,
+        high_included=high is not None,
+        choices=tuple(values.get("enum", ())),
+        optional=optional,
+        required=required,
+        default=field.get("default"),
+        live=bool(field.get("live")),
+        simple=bool(field.get("simple")),
+    )
+
+
+_KINDS: dict[str, Kind] = {"number": "number", "integer": "integer", "boolean": "switch"}
+
+
+def title_of(name: str, field: Schema) -> str:
+    """Return the title of a field, or its name as words; the default titles of pydantic are capitalised."""
+    title = field.get("title", "")
+    return title if title and title != name.replace("_", " ").title() else in_words(name)
+
+
+def in_words(name: str) -> str:
+    """Return a name as words with a capital letter."""
+    first, *others = name.split("_")
+    return " ".join([ABBREVIATIONS.get(first, first.capitalize()), *(ABBREVIATIONS.get(word, word) for word in others)])

@@ -19,6 +19,7 @@ from ptynb import plugins
 from ptynb.exceptions import InvalidValueError, PluginError, SettingsError
 from ptynb.plugins import Plugin
 from ptynb.settings.base_models import SettingsModel, closest, kind_of
+from ptynb.settings.field_docs import form_problem
 from ptynb.text import quoted
 
 Model = TypeVar("Model", bound=SettingsModel)
@@ -139,12 +140,8 @@ def entry_model(plugin: Plugin, base: type[Model]) -> type[Model]:
             f"has the field kind with the default {quoted(kind)} and the type {quoted(only)}; expected the name of its "
             f'entry point: kind: Literal["{plugin.name}"] = "{plugin.name}"',
         )
-    if plugin.kind != "launchers":
-        # Not at the top: it has Settings, which has the entries.
-        from ptynb.settings.schema import form_problem
-
-        if problem := form_problem(model):
-            raise plugins.unfit(plugin, problem)
+    if plugin.kind != "launchers" and (problem := form_problem(model)):
+        raise plugins.unfit(plugin, problem)
     return model
 
 

@@ -7,26 +7,21 @@ a setting is given in brackets in its description.
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
-from ptynb.settings.base_models import GROUP, LONGEST_NAME, Part, flat
+from ptynb.settings.base_models import GROUP, Part, flat
 from ptynb.settings.base_models import nested as nested
 from ptynb.settings.constraints import ConstraintPlugin
+from ptynb.settings.field_docs import ABBREVIATIONS as ABBREVIATIONS
+from ptynb.settings.field_docs import Schema, in_words, setting_of, settings_in, title_of
+from ptynb.settings.field_docs import Setting as Setting
 from ptynb.settings.plugin_entries import ComponentPlugin
 from ptynb.settings.settings import Settings
-from ptynb.text import in_one_line
 
-Kind = Literal["number", "integer", "choice", "switch"]
-Schema = Mapping[str, Any]
-_UNIT = re.compile(r" ?\[([^]]+)\]")
-_RATIO = re.compile(r"^1 = ")
-ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
-"""Words of names with a special spelling."""
 OWN_GROUPS = {
     "Algorithm": "Loss, and the algorithm that minimises it",
     "Batches": "Patterns of an update",
@@ -35,38 +30,6 @@ OWN_GROUPS = {
 """Groups of the fields of `Settings` itself, with their descriptions."""
 LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.regularizers": "regularizers"}
 """Module with the entries of a list -> its name in `pt`."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One field.
-
-    name: dotted, "probe.learning_rate"; for a field of an entry the last part only, "sigma".
-    unit: "" if there is none. description: without the unit. low, high: of the range, None if unlimited;
-    low_included, high_included: whether the limits belong to it. choices: of a kind "choice". optional: None is
-    allowed. required: it has no default. live: it can be changed during a run. simple: forms show it first.
-    """
-
-    name: str
-    title: str
-    kind: Kind
-    description: str
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
-    low_included: bool = True
-    high_included: bool = True
-    choices: tuple[str, ...] = ()
-    optional: bool = False
-    required: bool = False
-    default: Any = None
-    live: bool = False
-    simple: bool = False
-
-    @property
-    def numeric(self) -> bool:
-        """Whether its values are numbers."""
-        return self.kind in ("number", "integer")
 
 
 @dataclass(frozen=True)
@@ -138,13 +101,13 @@ def structure() -> Structure:
     lists: list[Entries] = []
     for name, field in schema["properties"].items():
         if "$ref" in field:
-            settings = tuple(_settings(f"{name}.", _model(models, field["$ref"])))
-            sections.append(Section(name, _title(name, field), field["description"], settings))
+            settings = tuple(settings_in(f"{name}.", _model(models, field["$ref"])))
+            sections.append(Section(name, title_of(name, field), field["description"], settings))
         elif field.get("type") == "array":
             entries = _entries(name, field, models)
             lists += [entries] if entries.kinds else []  # of components, which only plug-ins have
         else:
-            own.setdefault(field.get(GROUP, "Algorithm"), []).append(_setting(name, name, field, required=False))
+            own.setdefault(field.get(GROUP, "Algorithm"), []).append(setting_of(name, name, field, required=False))
     groups = [Section(name, name, OWN_GROUPS[name], tuple(settings)) for name, settings in own.items()]
     return Structure((*groups, *sections), tuple(lists))
 
@@ -211,74 +174,6 @@ def _entries(name: str, field: Schema, models: Schema) -> Entries:
     for model in members:
         kind = model["properties"]["kind"]["const"]
         # The fields of a kind come first, then those that all kinds have.
-        settings = sorted(_settings("", model), key=lambda setting: setting.name in common and not setting.required)
-        kinds.append(EntryKind(kind, _words(kind), model["description"].partition("\n")[0], tuple(settings)))
-    return Entries(name, _title(name, field), field["description"], tuple(kinds))
-
-
-@functools.cache
-def form_problem(model: type[BaseModel]) -> str:
-    """Return why forms cannot show an entry with this model, which is of a plug-in; empty if they can."""
-    try:
-        schema = model.model_json_schema()
-    except Exception as error:  # noqa: BLE001 - of pydantic, or of a function of the plug-in
-        return f"has fields that no form can show ({in_one_line(error, LONGEST_NAME)})"
-    for name, field in schema.get("properties", {}).items():
-        try:
-            shown = [*_settings("", {"properties": {name: field}})]
-        except (KeyError, TypeError, ValueError):
-            shown = []
-        if name != "kind" and not (shown and all(isinstance(choice, str) for choice in shown[0].choices)):
-            return (
-                f"has the field {name}, which no form can show; expected a number, a bool or a Literal of texts (or "
-                'None), with a description: name: float = Field(default=1.0, description="...")'
-            )
-    return ""
-
-
-def _settings(prefix: str, model: Schema) -> Iterator[Setting]:
-    """Yield the fields of a model."""
-    required = model.get("required", ())
-    for name, field in model["properties"].items():
-        if name != "kind" or "const" not in field:
-            yield _setting(f"{prefix}{name}", name, field, required=name in required)
-
-
-def _setting(whole: str, name: str, field: Schema, *, required: bool) -> Setting:
-    values, optional = field, False
-    if "anyOf" in field:
-        optional = True
-        (values,) = (choice for choice in field["anyOf"] if choice["type"] != "null")
-    unit = _UNIT.search(field["description"])
-    low, high = values.get("minimum"), values.get("maximum")
-    return Setting(
-        name=whole,
-        title=_title(name, field),
-        kind="choice" if "enum" in values else _KINDS[values["type"]],
-        description=field["description"].replace(unit.group(), "", 1) if unit else field["description"],
-        unit=_RATIO.sub("× ", unit.group(1)) if unit else "",
-        low=values.get("exclusiveMinimum") if low is None else low,
-        high=values.get("exclusiveMaximum") if high is None else high,
-        low_included=low is not None,
-        high_included=high is not None,
-        choices=tuple(values.get("enum", ())),
-        optional=optional,
-        required=required,
-        default=field.get("default"),
-        live=bool(field.get("live")),
-        simple=bool(field.get("simple")),
-    )
-
-
-_KINDS: dict[str, Kind] = {"number": "number", "integer": "integer", "boolean": "switch"}
-
-
-def _title(name: str, field: Schema) -> str:
-    """Return the title of a field, or its name as words; the default titles of pydantic are capitalised."""
-    title = field.get("title", "")
-    return title if title and title != name.replace("_", " ").title() else _words(name)
-
-
-def _words(name: str) -> str:
-    first, *others = name.split("_")
-    return " ".join([ABBREVIATIONS.get(first, first.capitalize()), *(ABBREVIATIONS.get(word, word) for word in others)])
+        settings = sorted(settings_in("", model), key=lambda setting: setting.name in common and not setting.required)
+        kinds.append(EntryKind(kind, in_words(kind), model["description"].partition("\n")[0], tuple(settings)))
+    return Entries(name, title_of(name, field), field["description"], tuple(kinds))
