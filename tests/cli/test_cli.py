@@ -192,4 +192,4 @@ def test_the_live_demo_reconstructs_what_an_emulated_detector_sends_and_ends_all
         assert time.monotonic() < until
         time.sleep(0.05)
     wrong = command("demo", "--rate", 5)
-    assert (wrong.returncode, "--live" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "--live" in wrong.stderr) == (64, True)
