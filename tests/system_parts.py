@@ -44,6 +44,7 @@ PARTS = {
         ("ptynb/acquisition", "ptynb/data/arrivals.py", "ptynb/io/scan_file.py", "ptynb/loading/arrival_watch.py"),
     ),
     "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks", "benchmarks")),
+    "deploy": Part((), ("deploy", "ptynb/batch")),
     "faults": Part(("tests/faults",), PROCESSES),
     "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", *CLUSTER_FIELDS)),
     "lab": Part(

@@ -32,7 +32,7 @@ def test_a_file_belongs_to_the_part_with_the_longest_path():
 
 def test_what_a_part_protects_is_reached_by_its_tests():
     """Commands, scripts and the workbench are run by their names, and pages of the browser are not imported."""
-    started = ("ptynb/cli", "ptynb/app", "frontend", "notebooks", "ptynb/__init__", "tests", "benchmarks")
+    started = ("ptynb/cli", "ptynb/app", "frontend", "notebooks", "ptynb/__init__", "tests", "benchmarks", "deploy")
     for name, part in PARTS.items():
         found = {path.relative_to(ROOT).as_posix() for path in reached(system_parts.own_tests(name))}
         subjects = [path for path in part.protects if not path.startswith(started)]

@@ -127,7 +127,7 @@ def started(command, values, environment=None):
     )
 
 
-@pytest.mark.system("sessions")
+@pytest.mark.system("deploy")
 @pytest.mark.timeout(900)
 def test_the_pods_of_the_job_give_the_result_of_one_rank(tmp_path, run_file):
     container, _ = containers()["job"]

@@ -312,7 +312,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(dashboard: Dashboard) -> N
     command = [sys.executable, "-m", "ptynb.cli.main", "dashboard", f"--port={dashboard.port}", "--no-open"]
     environment = {**os.environ, "COLUMNS": "200"}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SLOW / 1000, env=environment)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr == (
         f"ptynb: Port {dashboard.port} cannot be used (Address already in use); choose another one with --port.\n"
     )
