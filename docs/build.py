@@ -97,11 +97,11 @@ def _relinked(text: str, original: str, place: str) -> str:
 def _illustrated(notebook: Path) -> str:
     """Return a notebook with pictures after the cells that show widgets."""
     content = json.loads(notebook.read_text())
-    content["cells"] = [shown for cell in content["cells"] for shown in _with_picture(cell)]
     for cell in content["cells"]:
         if cell["cell_type"] == "markdown":
             original = f"notebooks/{notebook.name}"
             cell["source"] = _relinked("".join(cell["source"]), original, f"gallery/{notebook.name}")
+    content["cells"] = [shown for cell in content["cells"] for shown in _with_picture(cell)]
     return json.dumps(content)
 
 

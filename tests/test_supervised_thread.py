@@ -125,8 +125,8 @@ def test_problems_of_the_other_engines_are_notices_too() -> None:
 
 def test_a_lease_ends_its_engine_though_a_look_for_the_holder_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    system = SimpleNamespace(getpid=os.getpid, kill=lambda pid, number: killed.append(pid), _exit=killed.append)
-    monkeypatch.setattr(keepalive, "os", system)
+    monkeypatch.setattr(keepalive, "os", SimpleNamespace(_exit=killed.append))
+    monkeypatch.setattr(keepalive, "terminate_self", lambda: killed.append(os.getpid()))
     monkeypatch.setattr(keepalive, "LEAVE_SECONDS", 0.0)
     expired = Failing(lambda: True)
     monkeypatch.setattr(keepalive.Lease, "expired", lambda self: expired())
