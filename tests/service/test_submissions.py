@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ptynb import plugins
 from ptynb.exceptions import PtynbError
@@ -135,7 +135,7 @@ def test_what_runs_code_or_reaches_further_needs_the_consent_of_the_site(rules: 
 
 class Filed(ComponentPlugin):
     kind: Literal["filed"] = "filed"
-    file: str = "x"
+    strength: float = Field(default=1.0, description="Strength")
 
     def component(self, scan: Any) -> Any:
         return None
@@ -143,7 +143,7 @@ class Filed(ComponentPlugin):
 
 class FiledToo(ConstraintPlugin):
     kind: Literal["filed"] = "filed"
-    file: str = "x"
+    strength: float = Field(default=1.0, description="Strength")
 
     def impose(self, model: Any) -> None:
         return None
@@ -153,11 +153,11 @@ class FiledToo(ConstraintPlugin):
 def test_entries_of_plug_ins_need_the_consent_of_the_site(
     rules: RunRules, section: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nobody knows which of their fields are paths."""
+    """Nobody knows what they do."""
     models = {"components": Filed, "constraints": FiledToo}
     monkeypatch.setattr(plugins, "named", lambda kind, name: Plugin(kind, name, "x", "1"))
     monkeypatch.setattr(plugins, "class_of", lambda plugin, base: models[plugin.kind])
-    entries = {section: [{"kind": "filed", "file": "/etc/passwd"}]}
+    entries = {section: [{"kind": "filed", "strength": 2.0}]}
     for changed in (
         {"settings": entries},
         {"epochs": None, "stages": [{"epochs": 2, "settings": entries}, {"epochs": 1}]},
