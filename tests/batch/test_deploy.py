@@ -169,5 +169,6 @@ def test_the_function_of_globus_compute_needs_nothing_of_its_file(tmp_path, run_
     found = names["reconstruct"](str(run_file), str(tmp_path / "a.h5"))
     assert found["epochs"] == 3
     assert found["r_factor"] == pt.load_result(tmp_path / "a.h5").r_factor
-    with pytest.raises(RuntimeError, match=r"(?s)status 66: .*nothing.yaml"):
+    with pytest.raises(RuntimeError, match="status 66: ") as caught:
         names["reconstruct"](str(tmp_path / "nothing.yaml"), str(tmp_path / "b.h5"))
+    assert "nothing.yaml" in "".join(str(caught.value).split())  # rich breaks lines, also within a long path
