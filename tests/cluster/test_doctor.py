@@ -34,8 +34,9 @@ def test_here_facts_are_told_and_nothing_is_wrong():
     assert report.problems == ()
     assert list(facts) == [
         *("Machine", "Cores", "Memory", "GPUs", "Accelerators of torch", "Torch"),
-        *("Engines", "Exchange by", "Packages"),
+        *("Engines", "Exchange by", "Site file", "Compiled code in", "Packages"),
     ]
+    assert facts["Site file"] == "none"
     assert "rank 0: CPU 0" in facts["Engines"]
     assert "rank 1: CPU 1" in facts["Engines"]
     assert facts["Exchange by"] == "gloo: engines on the CPU"
@@ -50,9 +51,8 @@ def test_too_many_engines_are_a_problem_and_the_facts_are_told_all_the_same():
     for (problem,) in (report.problems, examine_cluster(1000, "cpu").problems):
         assert "1000 CPU engines were requested" in problem
         assert "expected at most" in problem
-    assert {"Machine", "Cores", "Memory", "GPUs", "Accelerators of torch", "Torch", "Packages"} == {
-        name for name, _ in report.facts
-    }
+    without_engines = ("Machine", "Cores", "Memory", "GPUs", "Accelerators of torch", "Torch")
+    assert [name for name, _ in report.facts] == [*without_engines, "Site file", "Compiled code in", "Packages"]
 
 
 def test_a_broken_driver_is_a_problem(monkeypatch):
