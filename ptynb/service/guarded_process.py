@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import runpy
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ptynb.supervised_thread import SupervisedThread
+from ptynb.systems import terminate_self
 
 GRACE = 60.0
 """Time for a checkpoint after the end of the process that started this one [s]."""
@@ -98,7 +98,7 @@ def end_with_parent() -> None:
 def _wait_for_end(pipe: int) -> None:
     while os.read(pipe, 4096):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    terminate_self()
     time.sleep(GRACE)
     os._exit(1)
 

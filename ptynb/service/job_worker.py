@@ -24,7 +24,7 @@ from typing import IO, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from ptynb.batch.exit_statuses import CTRL_C
+from ptynb.batch.exit_statuses import COMPLETED, CTRL_C, INTERRUPTED, UNAVAILABLE
 from ptynb.batch.signals import signals_are_noted
 from ptynb.exceptions import FileError
 from ptynb.io.new_files import replacing_file
@@ -46,7 +46,7 @@ OF_A_RUN = ("run.yaml", OUTCOME, RESULT, "checkpoints", "progress.jsonl", "scan"
 """What runs leave in a folder."""
 MESSAGES = "messages.txt"
 """In the folder of a job: what its runs wrote for people."""
-TEMPORARY = (69, 75)
+TEMPORARY = (UNAVAILABLE, INTERRUPTED)
 """Exit statuses of a run for lack of resources, and of one that was interrupted; another attempt may succeed."""
 IDLE = 1.0
 """Time between looks at an empty queue [s]."""
@@ -221,9 +221,9 @@ class JobWorker:
         told = outcome.get("error") if outcome.get("exit_status") == status else None  # else of an earlier attempt
         error = told if isinstance(told, dict) else lines.error
         code, message = str(error.get("code") or "job.incomplete"), str(error.get("message") or self._last_words(job))
-        if status == 0 or outcome.get("status") == "completed":  # a signal may have come when all was done
-            self._persistently(lambda: self.queue.finish(job, "completed", exit_status=0, **lines.values))
-        elif status == 75 and not lines.started and not why:
+        if status == COMPLETED or outcome.get("status") == "completed":  # a signal may have come when all was done
+            self._persistently(lambda: self.queue.finish(job, "completed", exit_status=COMPLETED, **lines.values))
+        elif status == INTERRUPTED and not lines.started and not why:
             self._put_back(job, "", "Another process holds the folder of the job; it is tried again.", delay=BUSY)
         elif why == "late":
             message = f"The attempt took longer than {self.options.hours:g} h, the most that the site allows."
