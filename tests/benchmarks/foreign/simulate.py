@@ -19,19 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.problems import rough
+
 Array = NDArray[Any]
 Content = dict[str, Any]
 WINDOW = 128
 X_RAYS = {"wavelength": 1.5e-10, "distance": 2.0, "detector_pixel": 75e-6, "near_field": False}
-
-
-def rough(shape: tuple[int, int], blur: float, seed: int) -> Array:
-    """A random field of unit variance with structures of `blur` pixels."""
-    white = np.random.default_rng(seed).standard_normal(shape)
-    y, x = (np.fft.fftfreq(side) for side in shape)
-    passed = np.exp(-2 * (np.pi * blur) ** 2 * (y[:, None] ** 2 + x**2))
-    field = np.fft.ifft2(np.fft.fft2(white) * passed).real
-    return (field - field.mean()) / field.std()
 
 
 def strong_object(positions: Array, amplitude: float, phase: float, *blurs: float) -> Array:
