@@ -1,9 +1,10 @@
-"""Build the site: `python -m docs.build FOLDER [--quick]`; it is opened at FOLDER/html/index.html, without a network.
+"""Build the site: `python -m docs.build FOLDER [--quick] [--links]`; it is opened at FOLDER/html/index.html, without a network.
 
 The pages of this folder are copied to FOLDER/source, and beside them the notebooks, the documents of the package, and
 the pages that are generated from docstrings, settings, formats, errors and the command (`references.py`). Notebooks are
 executed, and pictures of the effects of settings are computed (`effects.py`), unless the site is built quickly; what a
-notebook has shown is kept in a cache. Warnings are errors, and a link within the site that leads nowhere is a warning.
+notebook has shown is kept in a cache. Warnings are errors, and a link within the site that leads nowhere is a warning;
+with `--links` one to another host is an error, too, if nothing answers there (needs a network).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ REPOSITORY = "https://github.com/ptynb/ptynb/blob/main"
 INCLUDED = {
     "ptynb/conventions.md": "reference/conventions.md",
     "ptynb/result_file.md": "reference/result_file.md",
+    "benchmarks/RESULTS.md": "benchmarks.md",
     "tests/benchmarks/RESULTS.md": "results.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -83,12 +85,14 @@ def _relinked(text: str, original: str, place: str) -> str:
 
     def target(match: re.Match[str]) -> str:
         file = os.path.normpath(Path(original).parent / match[1])
-        if file.startswith("docs/") and file not in INCLUDED and file.endswith(".md"):
+        if file.startswith("docs/") and file not in INCLUDED and file.endswith((".md", ".ipynb")):
             return match[0]
         if file in INCLUDED:
             return f"]({os.path.relpath(INCLUDED[file], Path(place).parent)}{match[2] or ''})"
         if file.startswith("notebooks/") and file.endswith(".ipynb"):
             return f"]({os.path.relpath(file.replace('notebooks', 'gallery', 1), Path(place).parent)})"
+        if not (ROOT / file).exists():  # Sphinx warns of it
+            return match[0]
         return f"]({REPOSITORY}/{file}{match[2] or ''})"
 
     return LINK.sub(target, text)
@@ -117,7 +121,7 @@ def _with_picture(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"cell_type": "markdown", "id": f"{cell['id']}-shown", "metadata": {}, "source": text}
 
 
-def build(folder: Path, quick: bool = False, cache: Path | None = None) -> int:
+def build(folder: Path, quick: bool = False, cache: Path | None = None, links: bool = False) -> int:
     """Build the site and return the exit status of Sphinx."""
     source = folder / "source"
     for old in (source, folder / "html", folder / "doctrees"):
@@ -128,9 +132,12 @@ def build(folder: Path, quick: bool = False, cache: Path | None = None) -> int:
         "PTYNB_DOCS_EXECUTION": "off" if quick else "cache",
         "PTYNB_DOCS_CACHE": str((cache or folder / "notebooks").resolve()),
     }
-    options = ("-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(folder / "doctrees"))
-    command = (sys.executable, "-m", "sphinx", *options, str(source), str(folder / "html"))
-    return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+    options = ("-W", "--keep-going", "-n", "-q", "-d", str(folder / "doctrees"))
+    status = 0
+    for builder in ("html", "linkcheck") if links else ("html",):
+        command = (sys.executable, "-m", "sphinx", *options, "-b", builder, str(source), str(folder / builder))
+        status |= subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
+    return status
 
 
 def main() -> int:
@@ -138,9 +145,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="folder for the site")
     parser.add_argument("--quick", action="store_true", help="execute no notebook and draw no picture")
+    parser.add_argument("--links", action="store_true", help="also try the links to other hosts")
     parser.add_argument("--cache", type=Path, help="folder for what notebooks have shown (FOLDER/notebooks)")
     chosen = parser.parse_args()
-    return build(chosen.folder, chosen.quick, chosen.cache)
+    return build(chosen.folder, chosen.quick, chosen.cache, chosen.links)
 
 
 if __name__ == "__main__":

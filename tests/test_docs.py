@@ -8,11 +8,13 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote
 
 import pytest
 
 import ptynb
 from docs import references
+from docs.build import REPOSITORY
 from docs.remedies import REMEDIES
 from ptynb.cli.main import _parser
 from ptynb.exceptions import CODES
@@ -26,16 +28,19 @@ LOADING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 
 
 class Loaded(HTMLParser):
-    """What a page loads, and the ids in it."""
+    """What a page loads, the addresses that it links to, and the ids in it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loaded: list[str] = []
+        self.links: set[str] = set()
         self.ids: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
         self.ids.add(found.get("id") or "")
+        if tag == "a":
+            self.links.add(found.get("href") or "")
         if tag in LOADING and found.get("rel") not in ("canonical", "next", "prev", "search", "index"):
             self.loaded.append(found.get(LOADING[tag]) or "")
 
@@ -65,6 +70,24 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
             assert address.startswith("data:") or (page.parent / address.partition("?")[0]).exists(), (page, address)
     for sheet in site.rglob("*.css"):
         assert not re.findall(r"(?:url\(|@import\s+)['\"]?(?:https?:)?//", sheet.read_text()), sheet
+
+
+def test_addresses_of_the_project_lead_to_files_and_pages(site: Path) -> None:
+    """Sphinx checks links between pages, not absolute ones, nor those into folders that it copies."""
+    files, site_address, checked = f"{REPOSITORY}/", "https://ptynb.readthedocs.io/", 0
+    for page in (page for page in site.rglob("*.html") if "_static" not in page.parts):
+        for link in read(page).links:
+            address = unquote(link.partition("#")[0])
+            if address.startswith(files):
+                assert (ROOT / address.removeprefix(files)).exists(), (page, link)
+            elif address.startswith(site_address):
+                assert (site / (address.removeprefix(site_address) or "index.html")).exists(), (page, link)
+            elif address and not re.match(r"[a-z]+:", address):
+                assert (page.parent / address).exists(), (page, link)
+            else:
+                continue
+            checked += 1
+    assert checked > 1000
 
 
 def test_all_public_names_have_their_page(site: Path) -> None:
