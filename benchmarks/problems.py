@@ -129,7 +129,7 @@ def electrons() -> Content:
     thickness = 10.0
     places = _apart(np.array([width, width, thickness]), 720, 2.2)
     symbols = ["Au"] * 40 + ["Si"] * (len(places) - 40)
-    atoms = ase.Atoms(symbols, places + [0, 0, 1], cell=[width, width, thickness + 2], pbc=True)
+    atoms = ase.Atoms(symbols, places + np.array([0.0, 0.0, 1.0]), cell=[width, width, thickness + 2], pbc=True)
     fine = 2 * WINDOW
     potential = abtem.Potential(atoms, gpts=fine, slice_thickness=2.0, projection="infinite").build().compute()
     inside = slice((fine - WINDOW) // 2, (fine + WINDOW) // 2)

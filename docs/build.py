@@ -1,4 +1,6 @@
-"""Build the site: `python -m docs.build FOLDER [--quick] [--links]`; it is opened at FOLDER/html/index.html, without a network.
+"""Build the site: `python -m docs.build FOLDER [--quick] [--links]`.
+
+It is opened at FOLDER/html/index.html, without a network.
 
 The pages of this folder are copied to FOLDER/source, and beside them the notebooks, the documents of the package, and
 the pages that are generated from docstrings, settings, formats, errors and the command (`references.py`). Notebooks are
