@@ -53,12 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
         with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
             status: int = chosen.run(chosen)
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
-        Console(stderr=True).print(f"ptynb: {told(error)}", style="red", markup=False, highlight=False)
+        _print_whole(Console(stderr=True), f"ptynb: {told(error)}", "red")
         return exit_status(error)
     except KeyboardInterrupt as error:
         Console(stderr=True).print("ptynb: interrupted")
         return status_of_end(error)
     return status
+
+
+def _print_whole(console: Console, text: str, style: str = "") -> None:
+    """Print a text as it is: no line breaks in its paths, and nothing in brackets is markup."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,13 +159,7 @@ def _lab(chosen: argparse.Namespace) -> int:
         else:
             shutil.copy(notebook, target)
             copied.append(target.name)
-    console = Console()
-    console.print(
-        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(existing)} unchanged.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    _print_whole(Console(), f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(existing)} unchanged.")
     if chosen.no_open:
         return 0
     command = [sys.executable, "-P", "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
@@ -179,9 +178,9 @@ def _doctor(chosen: argparse.Namespace) -> int:
     if report.facts:
         console.print(table)
     for note in report.notes:
-        console.print(f"NOTE: {note}", style="yellow", markup=False, highlight=False)
+        _print_whole(console, f"NOTE: {note}", "yellow")
     for problem in report.problems:
-        console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
+        _print_whole(console, f"PROBLEM: {problem}", "red")
     if not report.problems:
         console.print("No problem found.", style="green")
     return UNAVAILABLE if report.problems else COMPLETED
