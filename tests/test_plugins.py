@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -143,6 +144,42 @@ def test_one_that_cannot_be_used_is_an_error_only_where_it_is_named(install, cas
     assert told in listed["problem"]
     assert main(["info", "--plugins"]) == UNAVAILABLE
     assert "some-plugins" in capsys.readouterr().out
+
+
+MANY = """
+import numpy as np
+{}
+
+class Shy:
+    def __repr__(self):
+        raise TypeError("no repr")
+
+COLOURS, SHY = np.eye(3), Shy()
+""".format(LOSS.format(slope="1").replace("from", "import torch\nfrom", 1))
+
+
+def test_the_doctor_lists_plugins_and_warns_of_those_that_cannot_be_used(install, capsys):
+    assert main(["doctor", "--device", "cpu"]) == 0
+    assert "\nNo plug-in is installed.\n" in capsys.readouterr().out
+    install(MANY, {"losses.mean": "Mean", "colour_maps.odd": "COLOURS"}, name="works")
+    assert main(["doctor", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^loss +mean +works +2\.1 +works$", told, re.M)
+    assert re.search(r"^colour map +odd +works +2\.1 +works$", told, re.M)
+    assert "plug-ins cannot be used" not in told
+    install("import no_such_module", {"losses.other": "X"}, name="broken", version="0.3")
+    install(MANY, {"losses.shy": "SHY"}, name="shy")
+    assert main(["doctor", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(
+        r"^loss +other +broken +0\.3 +The loss 'other' of broken 0\.3 cannot be imported \(ModuleNotFoundError: .*\); "
+        r"update or remove that package\.$",
+        told,
+        re.M,
+    )
+    assert re.search(r"^loss +shy +shy +2\.1 +The loss 'shy' of shy 2\.1 failed \(TypeError: no repr\);", told, re.M)
+    assert "\nNOTE: 2 of 4 plug-ins cannot be used; the table says why.\n" in told
+    assert "No problem found." in told
 
 
 def test_a_broken_format_is_one_notice_and_other_files_are_read(install, tmp_path):

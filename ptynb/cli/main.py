@@ -177,13 +177,24 @@ def _doctor(chosen: argparse.Namespace) -> int:
         table.add_row(Text(name, style="bold"), Text(value))
     if report.facts:
         console.print(table)
-    for note in report.notes:
+    notes = report.notes if chosen.cluster else (*report.notes, *_plugins(console))
+    for note in notes:
         _print_whole(console, f"NOTE: {note}", "yellow")
     for problem in report.problems:
         _print_whole(console, f"PROBLEM: {problem}", "red")
     if not report.problems:
         console.print("No problem found.", style="green")
     return UNAVAILABLE if report.problems else COMPLETED
+
+
+def _plugins(console: Console) -> tuple[str, ...]:
+    """Print the installed plug-ins; return a note if some of them cannot be used."""
+    from ptynb.cli.plugin_checks import listed, problems
+
+    found = problems()
+    _print_whole(console, f"\n{listed(found)}\n")
+    unusable = sum(map(bool, found.values()))
+    return (f"{unusable} of {len(found)} plug-ins cannot be used; the table says why.",) if unusable else ()
 
 
 def _scaling(chosen: argparse.Namespace) -> int:
