@@ -23,10 +23,13 @@ from ptynb.cli.main import main
 from ptynb.exceptions import PluginError
 from ptynb.io.export import exporters
 from ptynb.io.load import find, suffixes
+from ptynb.physics.components.builtin import Object, Probe, Slices, Tilt
 from ptynb.physics.losses import make_loss
+from ptynb.physics.model_builder import BUILT_IN
 from ptynb.plugin_api import ProcessLauncher
 from ptynb.session.engines import ClusterEngines, LocalEngine
 from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.plugin_entries import OWN_COMPONENTS
 from ptynb.settings.schema import structure
 from tests.parametrization import each
 
@@ -422,6 +425,20 @@ def test_a_component_is_in_the_settings_once(install):
     assert caught.value.fields == ("components",)
 
 
+@each("name", ["probe", "fly_scan"])  # which a model has always, and sometimes
+def test_a_component_has_no_name_of_an_own_one(install, name):
+    code = ENTRY.format(**MINE).replace("ConstraintPlugin", "ComponentPlugin").replace("impose", "component")
+    install(code.replace('"mine"', f'"{name}"'), {f"components.{name}": "Mine"})
+    told = f"component '{name}' of some-plugins 2.1 has the name of one of ptynb's own components; expected another one"
+    with pytest.raises(pt.SettingsError, match=told) as caught:
+        pt.Settings(components=[{"kind": name}])
+    assert caught.value.fields == ("components.0",)
+
+
+def test_names_of_own_components_are_reserved():
+    assert set(OWN_COMPONENTS) == {Object.name, Probe.name, Slices.name, Tilt.name, *BUILT_IN}
+
+
 def test_engines_are_asked_for_a_plugin_that_settings_get_later(install, monkeypatch):
     install(ENTRY.format(**MINE), {"constraints.mine": "Mine", "losses.mean": "X"})
     asked = []
@@ -445,6 +462,7 @@ def test_engines_are_asked_for_a_plugin_that_settings_get_later(install, monkeyp
 
 
 OWN_NAMES = {
+    "components.positions": "model component",
     "losses.amplitude": "loss",
     "losses.auto": "loss",
     "constraints.smooth": "constraint",

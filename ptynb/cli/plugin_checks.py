@@ -15,7 +15,7 @@ from ptynb.physics.losses import Loss
 from ptynb.plugins import KINDS, Plugin, class_of, guarded, installed, instance
 from ptynb.settings.cluster_options import SECTIONS
 from ptynb.settings.constraints import CONSTRAINTS, ConstraintPlugin
-from ptynb.settings.plugin_entries import ComponentPlugin, entry_model
+from ptynb.settings.plugin_entries import OWN_COMPONENTS, ComponentPlugin, entry_model
 from ptynb.settings.regularizers import LOSSES
 from ptynb.table import Table
 
@@ -33,6 +33,7 @@ CHECKS: dict[str, Callable[[Plugin], Any]] = {
 
 
 OWN: dict[str, Callable[[str], bool]] = {
+    "components": OWN_COMPONENTS.__contains__,
     "live_sources": SOURCES.__contains__,
     "losses": ("auto", *LOSSES).__contains__,
     "constraints": CONSTRAINTS.own.__contains__,
