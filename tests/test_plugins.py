@@ -31,6 +31,7 @@ from ptynb.session.engines import ClusterEngines, LocalEngine
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.plugin_entries import OWN_COMPONENTS
 from ptynb.settings.schema import structure
+from ptynb.widgets.form import SettingsForm, form_contents, unsaved_settings
 from tests.parametrization import each
 
 ROOT = Path(__file__).parents[1]
@@ -352,8 +353,9 @@ def test_an_engine_without_a_plugin_or_with_another_version_says_so(install, mon
 
 
 ENTRY = """
+from pathlib import Path
 from typing import Literal
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 from ptynb.plugin_api import ConstraintPlugin
 
 class Inner(BaseModel):
@@ -380,6 +382,9 @@ MINE = {
     [
         ({}, ""),
         ({"field": 'low: Literal["a", "b"] | None = Field(default=None, description="Low")'}, ""),
+        ({"field": 'low: str = Field(default="", description="Low")'}, ""),
+        ({"field": 'low: Path = Field(default=Path(), description="Low")'}, "has the field low"),
+        ({"field": 'low: SecretStr = Field(default="", description="Low")'}, "has the field low"),
         ({"kind": "str"}, r'expected the name of its entry point: kind: Literal\["mine"\]'),
         ({"kind": 'Literal["mine", "yours"]'}, "has the field kind"),
         ({"field": "low: float = 1"}, "has the field low, which no form can show"),
@@ -414,6 +419,34 @@ def test_an_entry_that_no_form_can_show_is_a_notice_and_forms_have_the_others(in
 def _kinds():
     [entries] = [one for one in structure().lists if one.name == "constraints"]
     return [one.kind for one in entries.kinds]
+
+
+def test_a_form_has_fields_of_text(install, monkeypatch):
+    fields = (
+        'words: str = Field(default="a", description="Words")\n    note: str | None = Field(None, description="Note")'
+    )
+    install(ENTRY.format(**{**MINE, "field": fields}), {"constraints.mine": "Mine"})
+    structure.cache_clear()
+    monkeypatch.setattr(unsaved_settings, "LISTS", {one.name: one for one in structure().lists})
+    form = SettingsForm()
+    try:
+        kinds = {one["name"]: one["kind"] for one in form_contents.schema()["entryFields"]}
+        assert (kinds["words"], kinds["note"]) == ("text", "text")
+        form.add("constraints", "mine")
+        [entry] = form.entries["constraints"]
+        words, note = f"{entry['name']}.words", f"{entry['name']}.note"
+        assert (form.values[words], form.values[note]) == ("a", "")
+        for text, expected in [("run_1 a", "run_1 a"), ("", None)]:
+            form.enter(words, text)
+            form.enter(note, text)
+            form.settle()
+            [made] = form.settings.constraints
+            assert (made.words, made.note) == (text, expected)
+            assert (form.values[words], form.values[note]) == (text, text)
+            assert pt.Settings.from_yaml(form.settings.to_yaml()) == form.settings
+    finally:
+        form.close()
+        structure.cache_clear()
 
 
 def test_a_component_is_in_the_settings_once(install):
