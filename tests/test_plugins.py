@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -22,11 +23,15 @@ from ptynb.cli.main import main
 from ptynb.exceptions import PluginError
 from ptynb.io.export import exporters
 from ptynb.io.load import find, suffixes
+from ptynb.physics.components.builtin import Object, Probe, Slices, Tilt
 from ptynb.physics.losses import make_loss
+from ptynb.physics.model_builder import BUILT_IN
 from ptynb.plugin_api import ProcessLauncher
 from ptynb.session.engines import ClusterEngines, LocalEngine
 from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.plugin_entries import OWN_COMPONENTS
 from ptynb.settings.schema import structure
+from ptynb.widgets.form import SettingsForm, form_contents, unsaved_settings
 from tests.parametrization import each
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +148,42 @@ def test_one_that_cannot_be_used_is_an_error_only_where_it_is_named(install, cas
     assert told in listed["problem"]
     assert main(["info", "--plugins"]) == UNAVAILABLE
     assert "some-plugins" in capsys.readouterr().out
+
+
+MANY = """
+import numpy as np
+{}
+
+class Shy:
+    def __repr__(self):
+        raise TypeError("no repr")
+
+COLOURS, SHY = np.eye(3), Shy()
+""".format(LOSS.format(slope="1").replace("from", "import torch\nfrom", 1))
+
+
+def test_the_doctor_lists_plugins_and_warns_of_those_that_cannot_be_used(install, capsys):
+    assert main(["doctor", "--device", "cpu"]) == 0
+    assert "\nNo plug-in is installed.\n" in capsys.readouterr().out
+    install(MANY, {"losses.mean": "Mean", "colour_maps.odd": "COLOURS"}, name="works")
+    assert main(["doctor", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^loss +mean +works +2\.1 +works$", told, re.M)
+    assert re.search(r"^colour map +odd +works +2\.1 +works$", told, re.M)
+    assert "plug-ins cannot be used" not in told
+    install("import no_such_module", {"losses.other": "X"}, name="broken", version="0.3")
+    install(MANY, {"losses.shy": "SHY"}, name="shy")
+    assert main(["doctor", "--device", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(
+        r"^loss +other +broken +0\.3 +The loss 'other' of broken 0\.3 cannot be imported \(ModuleNotFoundError: .*\); "
+        r"update or remove that package\.$",
+        told,
+        re.M,
+    )
+    assert re.search(r"^loss +shy +shy +2\.1 +The loss 'shy' of shy 2\.1 failed \(TypeError: no repr\);", told, re.M)
+    assert "\nNOTE: 2 of 4 plug-ins cannot be used; the table says why.\n" in told
+    assert "No problem found." in told
 
 
 def test_a_broken_format_is_one_notice_and_other_files_are_read(install, tmp_path):
@@ -312,8 +353,9 @@ def test_an_engine_without_a_plugin_or_with_another_version_says_so(install, mon
 
 
 ENTRY = """
+from pathlib import Path
 from typing import Literal
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 from ptynb.plugin_api import ConstraintPlugin
 
 class Inner(BaseModel):
@@ -340,6 +382,9 @@ MINE = {
     [
         ({}, ""),
         ({"field": 'low: Literal["a", "b"] | None = Field(default=None, description="Low")'}, ""),
+        ({"field": 'low: str = Field(default="", description="Low")'}, ""),
+        ({"field": 'low: Path = Field(default=Path(), description="Low")'}, "has the field low"),
+        ({"field": 'low: SecretStr = Field(default="", description="Low")'}, "has the field low"),
         ({"kind": "str"}, r'expected the name of its entry point: kind: Literal\["mine"\]'),
         ({"kind": 'Literal["mine", "yours"]'}, "has the field kind"),
         ({"field": "low: float = 1"}, "has the field low, which no form can show"),
@@ -376,6 +421,34 @@ def _kinds():
     return [one.kind for one in entries.kinds]
 
 
+def test_a_form_has_fields_of_text(install, monkeypatch):
+    fields = (
+        'words: str = Field(default="a", description="Words")\n    note: str | None = Field(None, description="Note")'
+    )
+    install(ENTRY.format(**{**MINE, "field": fields}), {"constraints.mine": "Mine"})
+    structure.cache_clear()
+    monkeypatch.setattr(unsaved_settings, "LISTS", {one.name: one for one in structure().lists})
+    form = SettingsForm()
+    try:
+        kinds = {one["name"]: one["kind"] for one in form_contents.schema()["entryFields"]}
+        assert (kinds["words"], kinds["note"]) == ("text", "text")
+        form.add("constraints", "mine")
+        [entry] = form.entries["constraints"]
+        words, note = f"{entry['name']}.words", f"{entry['name']}.note"
+        assert (form.values[words], form.values[note]) == ("a", "")
+        for text, expected in [("run_1 a", "run_1 a"), ("", None)]:
+            form.enter(words, text)
+            form.enter(note, text)
+            form.settle()
+            [made] = form.settings.constraints
+            assert (made.words, made.note) == (text, expected)
+            assert (form.values[words], form.values[note]) == (text, text)
+            assert pt.Settings.from_yaml(form.settings.to_yaml()) == form.settings
+    finally:
+        form.close()
+        structure.cache_clear()
+
+
 def test_a_component_is_in_the_settings_once(install):
     code = ENTRY.format(**MINE).replace("ConstraintPlugin", "ComponentPlugin").replace("impose", "component")
     install(code, {"components.mine": "Mine"})
@@ -383,6 +456,20 @@ def test_a_component_is_in_the_settings_once(install):
     with pytest.raises(pt.SettingsError, match="2 components of the kind 'mine'") as caught:
         pt.Settings(components=[{"kind": "mine"}, {"kind": "mine", "low": 2}])
     assert caught.value.fields == ("components",)
+
+
+@each("name", ["probe", "fly_scan"])  # which a model has always, and sometimes
+def test_a_component_has_no_name_of_an_own_one(install, name):
+    code = ENTRY.format(**MINE).replace("ConstraintPlugin", "ComponentPlugin").replace("impose", "component")
+    install(code.replace('"mine"', f'"{name}"'), {f"components.{name}": "Mine"})
+    told = f"component '{name}' of some-plugins 2.1 has the name of one of ptynb's own components; expected another one"
+    with pytest.raises(pt.SettingsError, match=told) as caught:
+        pt.Settings(components=[{"kind": name}])
+    assert caught.value.fields == ("components.0",)
+
+
+def test_names_of_own_components_are_reserved():
+    assert set(OWN_COMPONENTS) == {Object.name, Probe.name, Slices.name, Tilt.name, *BUILT_IN}
 
 
 def test_engines_are_asked_for_a_plugin_that_settings_get_later(install, monkeypatch):
@@ -408,6 +495,7 @@ def test_engines_are_asked_for_a_plugin_that_settings_get_later(install, monkeyp
 
 
 OWN_NAMES = {
+    "components.positions": "model component",
     "losses.amplitude": "loss",
     "losses.auto": "loss",
     "constraints.smooth": "constraint",

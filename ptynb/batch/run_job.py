@@ -1,13 +1,5 @@
-"""What a run without a notebook leaves for whoever started it: its folder, lock, progress as JSON lines, and outcome.
-
-| in the folder | what it is |
-| --- | --- |
-| run.yaml | the run, with all changes of the command line, and paths that are absolute |
-| result.h5 | the result |
-| checkpoints/ | checkpoints, from which --resume continues |
-| progress.jsonl | the lines of `--progress json`, of all processes that have worked on this run |
-| outcome.json | how it ended; written last, and missing while it runs or if the process was killed |
-| lock | held by the process that works in the folder |
+"""What a run without a notebook leaves for whoever started it: its folder (`run_folder`), lock, progress as JSON lines,
+and outcome.
 """
 
 from __future__ import annotations
@@ -28,6 +20,7 @@ from rich.console import Console
 
 from ptynb import __version__
 from ptynb.batch.exit_statuses import COMPLETED, exit_status
+from ptynb.batch.run_folder import CHECKPOINTS, LOCK, OUTCOME, PROGRESS, RESULT, RUN, SCAN
 from ptynb.batch.signals import Leaving, signal_that_came, status_of_end
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError, ReconstructionError
 from ptynb.io.new_files import replacing_file, writable
@@ -35,8 +28,6 @@ from ptynb.private_folder import make_folder
 from ptynb.progress import log
 from ptynb.settings.run_files.run_file import RunFile
 
-RESULT, CHECKPOINTS, RUN = "result.h5", "checkpoints", "run.yaml"
-PROGRESS, OUTCOME, LOCK = "progress.jsonl", "outcome.json", "lock"
 ID = re.compile(r"\w[\w.+=@-]{0,199}")
 
 
@@ -136,7 +127,7 @@ class RunJob:
             return plan
         listen = plan.listen
         if listen is not None:
-            listen = listen.model_copy(update={"folder": self.folder / "scan"})
+            listen = listen.model_copy(update={"folder": self.folder / SCAN})
         checkpointing = plan.checkpointing.model_copy(update={"folder": self.folder / CHECKPOINTS})
         return plan.model_copy(
             update={"result": self.folder / RESULT, "checkpointing": checkpointing, "listen": listen}

@@ -36,19 +36,9 @@ def _info(chosen: argparse.Namespace) -> int:
 
 
 def _plugins(chosen: argparse.Namespace) -> int:
-    from ptynb.cli.plugin_checks import problem_of
-    from ptynb.plugins import KINDS, installed
-    from ptynb.table import Table
+    from ptynb.cli.plugin_checks import listed, problems
 
-    problems = {plugin: problem_of(plugin) for plugin in installed()}
-    if chosen.json:
-        print(json.dumps([{**vars(plugin), "problem": problem} for plugin, problem in problems.items()]))
-    elif not problems:
-        print("No plug-in is installed.")
-    else:
-        rows = tuple(
-            (KINDS[one.kind], one.name, one.distribution, one.version, problem or "works")
-            for one, problem in problems.items()
-        )
-        print(Table(("Kind", "Name", "Package", "Version", "State"), rows, left=(0, 1, 2, 3, 4)).text())
-    return UNAVAILABLE if any(problems.values()) else COMPLETED
+    found = problems()
+    plain = [{**vars(plugin), "problem": problem} for plugin, problem in found.items()]
+    print(json.dumps(plain) if chosen.json else listed(found))
+    return UNAVAILABLE if any(found.values()) else COMPLETED

@@ -53,12 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
         with contextlib.nullcontext() if chosen.notebooks else without_working_folder():
             status: int = chosen.run(chosen)
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
-        Console(stderr=True).print(f"ptynb: {told(error)}", style="red", markup=False, highlight=False)
+        _print_whole(Console(stderr=True), f"ptynb: {told(error)}", "red")
         return exit_status(error)
     except KeyboardInterrupt as error:
         Console(stderr=True).print("ptynb: interrupted")
         return status_of_end(error)
     return status
+
+
+def _print_whole(console: Console, text: str, style: str = "") -> None:
+    """Print a text as it is: no line breaks in its paths, and nothing in brackets is markup."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,13 +159,7 @@ def _lab(chosen: argparse.Namespace) -> int:
         else:
             shutil.copy(notebook, target)
             copied.append(target.name)
-    console = Console()
-    console.print(
-        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(existing)} unchanged.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    _print_whole(Console(), f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(existing)} unchanged.")
     if chosen.no_open:
         return 0
     command = [sys.executable, "-P", "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
@@ -178,13 +177,24 @@ def _doctor(chosen: argparse.Namespace) -> int:
         table.add_row(Text(name, style="bold"), Text(value))
     if report.facts:
         console.print(table)
-    for note in report.notes:
-        console.print(f"NOTE: {note}", style="yellow", markup=False, highlight=False)
+    notes = report.notes if chosen.cluster else (*report.notes, *_plugins(console))
+    for note in notes:
+        _print_whole(console, f"NOTE: {note}", "yellow")
     for problem in report.problems:
-        console.print(f"PROBLEM: {problem}", style="red", markup=False, highlight=False)
+        _print_whole(console, f"PROBLEM: {problem}", "red")
     if not report.problems:
         console.print("No problem found.", style="green")
     return UNAVAILABLE if report.problems else COMPLETED
+
+
+def _plugins(console: Console) -> tuple[str, ...]:
+    """Print the installed plug-ins; return a note if some of them cannot be used."""
+    from ptynb.cli.plugin_checks import listed, problems
+
+    found = problems()
+    _print_whole(console, f"\n{listed(found)}\n")
+    unusable = sum(map(bool, found.values()))
+    return (f"{unusable} of {len(found)} plug-ins cannot be used; the table says why.",) if unusable else ()
 
 
 def _scaling(chosen: argparse.Namespace) -> int:

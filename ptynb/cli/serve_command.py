@@ -206,7 +206,7 @@ def _check_server(address: str, unencrypted: bool) -> None:
     """Raise ServiceError for what is no address of a server, or one to which the token would go in the clear."""
     from urllib.parse import urlsplit
 
-    from ptynb.io.export.tiled_export import is_here
+    from ptynb.distributed.this_machine import is_here
 
     try:
         parts = urlsplit(address)

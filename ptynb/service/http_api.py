@@ -27,10 +27,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 import ptynb
+from ptynb.batch.run_folder import CHECKPOINTS, PROGRESS, RESULT
 from ptynb.exceptions import PtynbError, ServiceError
 from ptynb.io.status_file import Folder
 from ptynb.service.job_queue import ID, USER, Job, JobQueue, Status, User
-from ptynb.service.job_worker import RESULT, is_of_another
+from ptynb.service.job_worker import is_of_another
 from ptynb.service.submissions import RunRules
 from ptynb.text import in_one_line
 
@@ -237,7 +238,7 @@ def make_app(queue: JobQueue, folder: Path, rules: RunRules, most_queued: int | 
         since: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of an earlier answer")] = 0,
     ) -> LinesAnswer:
         """Return the lines of progress of a job, all or those after an earlier answer."""
-        return _progress(place(id, user) / "progress.jsonl", since)
+        return _progress(place(id, user) / PROGRESS, since)
 
     @app.get(
         "/jobs/{id}/pictures/{name}",
@@ -246,7 +247,7 @@ def make_app(queue: JobQueue, folder: Path, rules: RunRules, most_queued: int | 
     )
     def show_picture(id: JobId, name: Literal["amplitude", "phase", "probe"], user: Visitor) -> Response:
         """Return the newest picture of the object's amplitude or phase, or of the probe."""
-        pictures = Folder(place(id, user) / "checkpoints")
+        pictures = Folder(place(id, user) / CHECKPOINTS)
         pictures.look()
         if name not in pictures.pictures:
             raise ServiceError(

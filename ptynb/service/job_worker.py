@@ -25,6 +25,7 @@ from typing import IO, Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from ptynb.batch.exit_statuses import COMPLETED, CTRL_C, INTERRUPTED, UNAVAILABLE
+from ptynb.batch.run_folder import OUTCOME, WRITTEN
 from ptynb.batch.signals import signals_are_noted
 from ptynb.exceptions import FileError
 from ptynb.io.new_files import replacing_file
@@ -38,12 +39,8 @@ Value = TypeVar("Value")
 
 RUN = ("ptynb.service.guarded_process", "ptynb.cli.main", "run")
 """Arguments of Python that run a job, before those of the job."""
-OUTCOME = "outcome.json"
-RESULT = "result.h5"
 SUBMITTED = "submitted.yaml"
 """In the folder of a job: whose it is, and its run file."""
-OF_A_RUN = ("run.yaml", OUTCOME, RESULT, "checkpoints", "progress.jsonl", "scan")
-"""What runs leave in a folder."""
 MESSAGES = "messages.txt"
 """In the folder of a job: what its runs wrote for people."""
 TEMPORARY = (UNAVAILABLE, INTERRUPTED)
@@ -278,7 +275,7 @@ def is_of_another(folder: Path, user: str, run: str) -> bool:
     try:
         return (folder / SUBMITTED).read_bytes() != _submitted(user, run).encode()
     except FileNotFoundError:
-        return any((folder / name).exists() for name in OF_A_RUN)
+        return any((folder / name).exists() for name in WRITTEN)
 
 
 def _submitted(user: str, run: str) -> str:

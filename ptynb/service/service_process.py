@@ -15,8 +15,8 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from ptynb.batch.signals import signals_are_noted
+from ptynb.distributed.this_machine import is_here
 from ptynb.exceptions import ServiceError
-from ptynb.io.export.tiled_export import is_here
 from ptynb.polling import wait_while
 from ptynb.private_folder import private_folder
 from ptynb.service import guarded_process

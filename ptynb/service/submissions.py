@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptynb.batch.run_folder import RESULT, RUN
 from ptynb.exceptions import ServiceError, SettingsError
 from ptynb.settings.base_models import check_names
 from ptynb.settings.cluster_options import QUEUED, ClusterSection
@@ -67,7 +68,7 @@ class RunRules:
         for name, section in sections.items():
             if isinstance(section, Mapping):  # all that is written is in the folder of the job
                 values[name] = {key: value for key, value in section.items() if key != "folder"}
-        whole = RunFile(**{**values, "result": "result.h5"}).placed(base, base / "run.yaml")
+        whole = RunFile(**{**values, "result": RESULT}).placed(base, base / RUN)
         self._check_trust(whole)
         self._check_engines(whole)
         return self._kept(with_paths(whole, self._allowed))
@@ -75,7 +76,7 @@ class RunRules:
     def _kept(self, run: RunFile) -> str:
         pictures = run.checkpointing.pictures or PICTURES
         checkpointing = run.checkpointing.model_copy(update={"pictures": pictures})
-        update = {"result": Path("result.h5"), "checkpointing": checkpointing}
+        update = {"result": Path(RESULT), "checkpointing": checkpointing}
         plain = run.model_copy(update=update).as_given()
         for name in ("checkpointing", "listen"):
             if plain.get(name):
@@ -237,4 +238,4 @@ def filled(template: Mapping[str, Any], scan: Path) -> dict[str, Any]:
     if isinstance(given, list | tuple) and len(given) == 1:
         given = given[0]
     options = given if isinstance(given, Mapping) else {}
-    return {**template, "scan": [{**options, "file": str(scan)}], "result": "result.h5"}
+    return {**template, "scan": [{**options, "file": str(scan)}], "result": RESULT}

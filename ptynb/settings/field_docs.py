@@ -144,7 +144,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in models_in(inner)]
 
 
-Kind = Literal["number", "integer", "choice", "switch"]
+Kind = Literal["number", "integer", "choice", "switch", "text"]
 Schema = Mapping[str, Any]
 _UNIT = re.compile(r" ?\[([^]]+)\]")
 _RATIO = re.compile(r"^1 = ")
@@ -200,8 +200,8 @@ def form_problem(model: type[BaseModel]) -> str:
             shown = []
         if name != "kind" and not (shown and all(isinstance(choice, str) for choice in shown[0].choices)):
             return (
-                f"has the field {name}, which no form can show; expected a number, a bool or a Literal of texts (or "
-                'None), with a description: name: float = Field(default=1.0, description="...")'
+                f"has the field {name}, which no form can show; expected a number, a bool, a text or a Literal of "
+                'texts (or None), with a description: name: float = Field(default=1.0, description="...")'
             )
     return ""
 
@@ -225,7 +225,7 @@ def setting_of(whole: str, name: str, field: Schema, *, required: bool) -> Setti
     return Setting(
         name=whole,
         title=title_of(name, field),
-        kind="choice" if "enum" in values else _KINDS[values["type"]],
+        kind="choice" if "enum" in values else _KINDS[values.get("format", values["type"])],
         description=field["description"].replace(unit.group(), "", 1) if unit else field["description"],
         unit=_RATIO.sub("× ", unit.group(1)) if unit else "",
         low=values.get("exclusiveMinimum") if low is None else low,
@@ -241,7 +241,8 @@ def setting_of(whole: str, name: str, field: Schema, *, required: bool) -> Setti
     )
 
 
-_KINDS: dict[str, Kind] = {"number": "number", "integer": "integer", "boolean": "switch"}
+_KINDS: dict[str, Kind] = {"number": "number", "integer": "integer", "boolean": "switch", "string": "text"}
+"""Kinds by JSON type. A text with a format (a path, a date, a password) has none: files have it in another form."""
 
 
 def title_of(name: str, field: Schema) -> str:

@@ -23,6 +23,11 @@ from ptynb.settings.field_docs import form_problem
 from ptynb.text import quoted
 
 Model = TypeVar("Model", bound=SettingsModel)
+OWN_COMPONENTS = (
+    *("object", "probe", "slices", "tilt", "affine", "positions", "offset", "weights", "aberrations", "variations"),
+    *("descan", "pixels", "point spread", "background", "saturation", "fly_scan"),
+)
+"""Names of ptynb's own model components, of which each model has some; results name parameters by them."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,8 @@ def entry_model(plugin: Plugin, base: type[Model]) -> type[Model]:
 
     Forms can show the entries in settings.
     """
+    if plugin.kind == "components" and plugin.name in OWN_COMPONENTS:
+        raise plugins.unfit(plugin, "has the name of one of ptynb's own components; expected another one")
     model = plugins.class_of(plugin, base)
     kind, only = kind_of(model), model.model_fields["kind"].annotation
     if kind != plugin.name or get_args(only) != (kind,):

@@ -12,6 +12,8 @@ from PIL import Image
 
 import ptynb as pt
 from ptynb.cli import main
+from ptynb.cluster import doctor
+from ptynb.cluster.doctor import Examination
 from ptynb.data.arrivals import ArrivalIndex
 
 NOTEBOOKS = sorted(main.notebooks_folder().glob("*.ipynb"))
@@ -107,6 +109,18 @@ def test_an_error_is_printed_as_it_is(monkeypatch, capsys, error):
     monkeypatch.setattr(main, "_doctor", fails)
     assert main.main(["doctor"]) == 1
     assert capsys.readouterr().err == "ptynb: a [/b] c\n"
+
+
+def test_a_path_in_a_message_is_in_one_piece(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "a long name" / ("of a scan " * 9 + "h5")
+    assert main.main(["info", str(path)]) == 66
+    assert str(path) in capsys.readouterr().err
+    told = Examination((), (f"{path} is not writable.",), (f"{path} is slow.",))
+    monkeypatch.setattr(doctor, "examine", lambda engines, device: told)
+    assert main.main(["doctor"]) == 69
+    out = capsys.readouterr().out
+    assert f"NOTE: {path} is slow.\n" in out
+    assert f"PROBLEM: {path} is not writable.\n" in out
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch, capsys):

@@ -198,7 +198,7 @@ def test_a_job_that_was_completed_by_a_lost_attempt_is_not_run_again(bench: Benc
     with monkeypatch.context() as patch:  # the worker is gone before it could tell
         patch.setattr(bench.queue, "finish", lambda job, status, **_: bench.queue.put_back(job, delay=0.5))
         bench.submit(2)
-        until(lambda: bench.job().status == "queued" and bench.job().attempt == 1, 60)
+        until(lambda: ((job := bench.job()).status, job.attempt) == ("queued", 1), 60)
     job = bench.reaches("completed")
     assert job.attempt > 1
     assert bench.journal() == ["begin", "end"]

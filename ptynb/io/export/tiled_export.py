@@ -11,12 +11,12 @@ only https is used, and its certificate is verified.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ptynb.data.result import Result
+from ptynb.distributed.this_machine import is_here
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io.export.npz_export import record_of
 
@@ -103,14 +103,6 @@ def _parsed(address: str) -> tuple[str, list[str]]:
         # without what may be a key
         raise InvalidValueError(f"The address of {parts.hostname} has {problem}.", code="argument.invalid-value")
     return server + (root if api else ""), names
-
-
-def is_here(host: str) -> bool:
-    """Return whether a host is this machine, by an address at which no other one can listen."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _metadata(result: Result) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
 def read(setting: Setting, given: Any, unit: str) -> Any:
     """Return the value of what the browser sends: typed text in the unit shown, a key, or whether it is on."""
     if not setting.numeric:
-        return given
+        return None if setting.kind == "text" and setting.optional and given == "" else given
     value = value_of(given, setting, unit or setting.unit)
     return MISSING if value is None and not setting.optional else value
 

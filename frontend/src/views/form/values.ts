@@ -33,7 +33,7 @@ export interface GroupSchema {
   switch?: boolean;
   kinds?: KindSchema[];
 }
-/** A switch, the key of a choice, or a number as text, or as texts in all units and the index of the one that fits. */
+/** A switch, the key of a choice, a text, or a number as text, or as texts in all units and the index of the one that fits. */
 export type Shown = boolean | string | null | { texts: string[]; fit: number };
 /** was: the value of the source, if the present one is another. */
 export interface Mark {
