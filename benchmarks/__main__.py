@@ -47,6 +47,7 @@ STEPS: dict[str, dict[str, tuple[float, ...]]] = {
     "ptychi": {"lsqml": LSQML, "rpie": LSQML, "adam": ADAM},
     "ptyrad": {"adam": ADAM, "compiled adam": ADAM},
     "cdtools": {"adam": ADAM},
+    "quantem": {"adam": ADAM, "sgd": LSQML},
 }
 """Packages, their algorithms, and the step sizes of the object that each is tried with, in its own unit."""
 OLDER_PYTHON = ("{lr_iters['niter'][-1]}", '{lr_iters["niter"][-1]}')
