@@ -49,10 +49,16 @@ STEPS: dict[str, dict[str, tuple[float, ...]]] = {
     "cdtools": {"adam": ADAM},
     "quantem": {"adam": ADAM, "sgd": LSQML},
     "py4dstem": {"gradient descent": LSQML},
+    "ptypy": {"dm": (1.0,), "ml": (1.0,)},
 }
-"""Packages, their algorithms, and the step sizes of the object that each is tried with, in its own unit."""
+"""Packages, their algorithms, and the step sizes of the object that each is tried with, in its own unit.
+
+Those of ptypy have no step size to choose.
+"""
+WHOLE = {("ptypy", "dm"), ("ptypy", "ml")}
+"""Algorithms without batches: they are measured once, under the largest of the chosen sizes."""
 COMMON = "requirements.txt"
-REQUIREMENTS = {"py4dstem": "requirements-numpy.txt"}
+REQUIREMENTS = {"py4dstem": "requirements-numpy.txt", "ptypy": "requirements-numpy.txt"}
 """Of packages that are not in the common environment: py4DSTEM needs numpy below 2."""
 OLDER_PYTHON = ("{lr_iters['niter'][-1]}", '{lr_iters["niter"][-1]}')
 """In a file of PtyRAD 1.0.0, which needs Python 3.12 for this alone."""
@@ -128,6 +134,8 @@ def _measure(chosen: argparse.Namespace) -> None:
 def _runs(chosen: argparse.Namespace, problem: str) -> Iterator[Run]:
     for package, batch in itertools.product(chosen.packages, chosen.batches):
         for algorithm, steps in STEPS[package].items():
+            if (package, algorithm) in WHOLE and batch < max(chosen.batches):
+                continue
             for step in steps:
                 yield Run(problem, package, algorithm, batch, step)
 
