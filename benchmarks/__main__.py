@@ -3,10 +3,10 @@
 usage: python -m benchmarks FOLDER [--packages ptynb ptychi ...] [--problems x-rays ...] [--batches 16 64 256 1024]
        [--device cuda] [--seconds 60] [--results NAME] [--page]
 
-One command makes in FOLDER what is missing (an environment with all packages, their versions pinned; the problems),
-runs every package on every problem with every size of batch, each for so many seconds and with each of its step sizes,
-and adds what it found to `results/NAME.json` and to `RESULTS.md`. What was measured before with the same versions is
-not measured again. `--page` only writes RESULTS.md from all files of `results/`.
+One command makes in FOLDER what is missing (environments of the packages, their versions pinned; the problems), runs
+every package on every problem with every size of batch, each for so many seconds and with each of its step sizes, and
+adds what it found to `results/NAME.json` and to `RESULTS.md`. What was measured before with the same versions is not
+measured again. `--page` only writes RESULTS.md from all files of `results/`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,19 @@ STEPS: dict[str, dict[str, tuple[float, ...]]] = {
     "ptychi": {"lsqml": LSQML, "rpie": LSQML, "adam": ADAM},
     "ptyrad": {"adam": ADAM, "compiled adam": ADAM},
     "cdtools": {"adam": ADAM},
+    "quantem": {"adam": ADAM, "sgd": LSQML},
+    "py4dstem": {"gradient descent": LSQML},
+    "ptypy": {"dm": (1.0,), "ml": (1.0,)},
 }
-"""Packages, their algorithms, and the step sizes of the object that each is tried with, in its own unit."""
+"""Packages, their algorithms, and the step sizes of the object that each is tried with, in its own unit.
+
+Those of ptypy have no step size to choose.
+"""
+WHOLE = {("ptypy", "dm"), ("ptypy", "ml")}
+"""Algorithms without batches: they are measured once, under the largest of the chosen sizes."""
+COMMON = "requirements.txt"
+REQUIREMENTS = {"py4dstem": "requirements-numpy.txt", "ptypy": "requirements-numpy.txt"}
+"""Of packages that are not in the common environment: py4DSTEM needs numpy below 2."""
 OLDER_PYTHON = ("{lr_iters['niter'][-1]}", '{lr_iters["niter"][-1]}')
 """In a file of PtyRAD 1.0.0, which needs Python 3.12 for this alone."""
 
@@ -91,9 +102,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of a run, without loading (default 60)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of a run (default: all cores)")
     parser.add_argument("--results", metavar="NAME", help="file in results/ (default: named after the device)")
-    parser.add_argument("--python", default=sys.executable, help="interpreter of the environment (default: this one)")
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the environments (default: this one)")
     parser.add_argument(
-        "--installed", action="store_true", help="all packages are installed in --python; make no environment"
+        "--installed", action="store_true", help="the chosen packages are installed in --python; make no environment"
     )
     parser.add_argument("--page", action="store_true", help="only write RESULTS.md")
     return parser.parse_args()
@@ -105,15 +116,16 @@ def _measure(chosen: argparse.Namespace) -> None:
     record = json.loads(file.read_text()) if file.exists() else {"machine": machine, "runs": []}
     record["machine"] = machine
     RESULTS.mkdir(exist_ok=True)
-    python = _environment(chosen)
+    python = _environment(chosen, COMMON)
+    pythons = {name: _environment(chosen, REQUIREMENTS.get(name, COMMON)) for name in chosen.packages}
     for name in chosen.problems:
         path = _made(chosen, python, name)
         for run in _runs(chosen, name):
-            known = [one for one in record["runs"] if _same(one, run, python)]
+            known = [one for one in record["runs"] if _same(one, run, pythons[run.package])]
             if known and "failed" not in known[0] and known[0]["seconds"] >= chosen.seconds:
                 continue
             print(f"{run.name}: ", end="", flush=True)
-            found = _ran(chosen, run, python, path)
+            found = _ran(chosen, run, pythons[run.package], path)
             record["runs"] = [one for one in record["runs"] if one not in known] + [found]
             file.write_text(json.dumps(record, indent=1) + "\n")
             print(found.get("failed") or _summary(found), flush=True)
@@ -122,6 +134,8 @@ def _measure(chosen: argparse.Namespace) -> None:
 def _runs(chosen: argparse.Namespace, problem: str) -> Iterator[Run]:
     for package, batch in itertools.product(chosen.packages, chosen.batches):
         for algorithm, steps in STEPS[package].items():
+            if (package, algorithm) in WHOLE and batch < max(chosen.batches):
+                continue
             for step in steps:
                 yield Run(problem, package, algorithm, batch, step)
 
@@ -238,16 +252,17 @@ def _summary(found: dict[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _environment(chosen: argparse.Namespace) -> Path:
-    """Return the interpreter of the environment with all packages, which is made if it is missing."""
+def _environment(chosen: argparse.Namespace, requirements: str) -> Path:
+    """Return the interpreter of the environment with these requirements, which is made if it is missing."""
     if chosen.installed:
         return Path(chosen.python)
-    python = chosen.folder.absolute() / "environment" / "bin" / "python"
+    name = Path(requirements).stem.replace("requirements", "environment")
+    python = chosen.folder.absolute() / name / "bin" / "python"
     if not python.exists():
-        print("Installing the packages ...", flush=True)
+        print(f"Installing {requirements} ...", flush=True)
         subprocess.run([chosen.python, "-m", "venv", python.parent.parent], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, "-r", HERE / "requirements.txt", "-e", HERE.parent], check=True)
+        ours = ["-e", str(HERE.parent)] if requirements == COMMON else []
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", HERE / requirements, *ours], check=True)
         for file in python.parent.parent.glob("lib/python*/site-packages/ptyrad/plotting/basic.py"):
             file.write_text(file.read_text().replace(*OLDER_PYTHON))
     return python

@@ -31,8 +31,13 @@ APART = 1.04
 class Recorder:
     """The run of one package on one problem, until its time is over."""
 
-    def __init__(self, description: str, packages: tuple[str, ...], algorithms: tuple[str, ...]) -> None:
-        """packages: names on PyPI whose versions are recorded, the measured one first."""
+    def __init__(
+        self, description: str, packages: tuple[str, ...], algorithms: tuple[str, ...], gpu: str = "torch"
+    ) -> None:
+        """packages: names on PyPI whose versions are recorded, the measured one first. gpu: library of its GPU arrays.
+
+        gpu: "torch" or "cupy".
+        """
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("problem", type=Path)
         parser.add_argument("folder", type=Path)
@@ -50,6 +55,7 @@ class Recorder:
         self.rate: float | None = chosen.rate
         self.device: str = chosen.device
         self.versions = {name: version(name) for name in packages}
+        self._gpu = gpu
         self._seconds: float = chosen.seconds
         self._most: int = chosen.epochs
         self._folder: Path = chosen.folder
@@ -110,21 +116,35 @@ class Recorder:
 
     def _peak_bytes(self) -> int:
         """Of the GPU's memory, if there is one; of the process, above what it had when its libraries were loaded."""
-        if self.device == "cuda":
-            import torch
+        if self.device == "cpu":
+            return _peak() - self._at_start
+        if self._gpu == "cupy":
+            import cupy
 
-            return int(torch.cuda.max_memory_reserved())
-        return _peak() - self._at_start
+            return int(cupy.get_default_memory_pool().total_bytes())  # during a run it only grows
+        import torch
+
+        return int(torch.cuda.max_memory_reserved())
 
     def _device_name(self) -> str:
-        if self.device == "cuda":
-            import torch
+        if self.device == "cpu":
+            return "cpu"
+        if self._gpu == "cupy":
+            import cupy
 
-            return torch.cuda.get_device_name(0)
-        return "cpu"
+            return str(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
+        import torch
+
+        return torch.cuda.get_device_name(0)
 
     def _synchronise(self) -> None:
-        if self.device == "cuda":
+        if self.device == "cpu":
+            return
+        if self._gpu == "cupy":
+            import cupy
+
+            cupy.cuda.Device().synchronize()
+        else:
             import torch
 
             torch.cuda.synchronize()
