@@ -87,7 +87,18 @@ class Release:
                 text=True,
             ).stdout.strip()
             resolved = ("--resolution", "lowest-direct", "--python-version", python)
-            _run("uv", "pip", "compile", "--quiet", *resolved, "--output-file", str(pins), "pyproject.toml")
+            _run(
+                sys.executable,
+                "-m",
+                "uv",
+                "pip",
+                "compile",
+                "--quiet",
+                *resolved,
+                "--output-file",
+                str(pins),
+                "pyproject.toml",
+            )
             self._try(["--constraint", str(pins)])
 
     def _built(self) -> Distributions:
