@@ -113,7 +113,7 @@ class Release:
             wheel = str(self._built().wheel)
             _run(self.python, "-m", "venv", str(environment))
             own = str(environment / ("Scripts" if os.name == "nt" else "bin") / "python")
-            _run(own, "-m", "pip", "download", "--quiet", "--dest", str(house), *constraint, wheel, *TEST_PACKAGES)
+            _run(own, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(house), *constraint, wheel, *TEST_PACKAGES)
             offline = ("--no-index", "--find-links", str(house))
             _run(own, "-m", "pip", "install", "--quiet", *offline, f"ptynb=={self.version}", *TEST_PACKAGES)
             work.mkdir()
