@@ -102,6 +102,8 @@ def _place(found: Array, truth: Array) -> tuple[int, int]:
 
 
 def _gradient(field: Array) -> Array:
+    """Return the gradient of the phase; of the phase alone, since an object can be huge where there is no light."""
+    field = field / np.maximum(np.abs(field), np.finfo(float).tiny)
     corner = field[:-1, :-1].conj()
     both = field[1:, :-1] * corner + 1j * field[:-1, 1:] * corner
     return both - both.mean()

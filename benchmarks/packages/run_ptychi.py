@@ -6,7 +6,7 @@ import numpy as np
 import ptychi.api as api
 import torch
 from ptychi.api.task import PtychographyTask
-from ptychi.utils import get_suggested_object_size
+from ptychi.utils import get_suggested_object_size, rescale_probe
 from recorder import Recorder
 
 OPTIONS = {"lsqml": api.LSQMLOptions, "rpie": api.RPIEOptions, "adam": api.AutodiffPtychographyOptions}
@@ -21,6 +21,8 @@ def main() -> None:
         torch.set_default_device("cpu")
     patterns, positions = recorder.problem["patterns"], recorder.problem["positions"]
     size = patterns.shape[-1]
+    # Its Fourier transform has no factor: the probe is smaller than that of a unitary one.
+    start = rescale_probe(recorder.start_probe, patterns)
     # Its origin is the middle of the positions.
     centred = positions - (positions.max(0) + positions.min(0)) / 2
     options = OPTIONS[recorder.algorithm]()
@@ -31,7 +33,7 @@ def main() -> None:
         part.optimizer = api.Optimizers.ADAM if adam else api.Optimizers.SGD
     options.object_options.step_size = rate
     # Adam's step is in the parameter's own unit: the amplitudes of the probe are the roots of its counts.
-    options.probe_options.step_size = rate * float(np.abs(recorder.start_probe[0]).max()) / 10 if adam else rate
+    options.probe_options.step_size = rate * float(np.abs(start[0]).max()) / 10 if adam else rate
     options.object_options.pixel_size_m = 1e-8
     options.probe_position_options.optimizable = False
     options.reconstructor_options.batch_size = recorder.batch
@@ -42,7 +44,7 @@ def main() -> None:
         options,
         diffraction_data=patterns,
         object_data=torch.ones([1, *shape], dtype=torch.complex64),
-        probe_data=recorder.start_probe[None],
+        probe_data=start[None],
         probe_position_x_px=centred[:, 1],
         probe_position_y_px=centred[:, 0],
     )
@@ -54,7 +56,7 @@ def main() -> None:
     over = False
     while not over:
         task.run(1)
-        over = recorder.epoch(lambda: read("object"), lambda: read("probe"))
+        over = recorder.epoch(lambda: read("object"), lambda: read("probe") * size)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ def test_shift_phase_and_factor_do_not_count_and_noise_does(problem):
     for added in (0.0, strength):
         error = error_of(*fitted(np.pad(moved + added * (noise[0] + 1j * noise[1]), 9), problem))
         assert error == pytest.approx(0.05, rel=0.05) if added else error < 4e-3  # of the shift by the spectrum
+    huge = 30 * np.exp(2j * np.pi * rng.random((truth.shape[0] + 80, truth.shape[1] + 80)))
+    huge[40:-40, 40:-40] = moved  # where there is no light
+    assert error_of(*fitted(huge, problem)) < 0.02
     assert fitted(np.ones((400, 400)), problem) is None
 
 
