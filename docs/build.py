@@ -41,6 +41,8 @@ INCLUDED = {
     "docs/plugin_template/README.md": "plugin_template.md",
 }
 """Documents of the checkout, and their place in the site; those that there are not are left out."""
+LISTINGS = ("docs/plugin_template/src/ptynb_plugin_template/huber.py",)
+"""Source that a how-to shows whole."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 WORKBENCH = ROOT / "notebooks" / "workbench.png"
 PICTURES = {"pt.live(": "live", "pt.workbench(": "workbench"}
@@ -61,6 +63,8 @@ def prepare(source: Path, quick: bool) -> None:
     _list_others(source)
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         (source / "gallery" / notebook.name).write_text(_illustrated(notebook))
+    for original in LISTINGS:
+        shutil.copy(ROOT / original, source / "howto")
     shutil.copy(WORKBENCH, source / "pictures")
     with Image.open(WORKBENCH) as picture:
         picture.crop(LIVE).save(source / "pictures" / "live.png")

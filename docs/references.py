@@ -16,6 +16,8 @@ from docs.remedies import REMEDIES
 from ptynb.cli.main import _parser
 from ptynb.exceptions import CODES
 from ptynb.io.load import FORMATS
+from ptynb.io.reading import dataset_search as searched
+from ptynb.io.reading import named_arrays
 from ptynb.report import report_file
 from ptynb.settings.run_files.run_file_example import example
 from ptynb.settings.schema import Setting, structure
@@ -55,6 +57,19 @@ GROUPS: dict[str, tuple[str, ...]] = {
 NEEDS = {"zarr": "ptynb[formats]", "MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)": "ptynb[formats]"}
 """Formats that need a further package -> what pip installs."""
 ROSETTA = "ptynb.io.formats.rosettasciio"
+HDF5_NAMES = {
+    "positions (pattern, yx)": searched.POSITIONS,
+    "positions, y and x apart": tuple(" and ".join(pair) for pair in searched.PAIRS),
+    "mask (y, x)": searched.MASK,
+    "wavelength": searched.WAVELENGTH,
+    "photon energy": searched.ENERGY,
+    "voltage": searched.VOLTAGE,
+    "distance to the detector": searched.DISTANCE,
+    "distance from the focus to the sample": searched.FOCUS,
+    "detector pixel": (*searched.PIXEL, *searched.PIXEL_Y, *searched.PIXEL_X),
+    "step of a raster": searched.STEP,
+}
+"""What is found by name in HDF5 files without a convention; patterns are found by their shape."""
 
 
 def write(source: Path, pictures: Mapping[str, str]) -> None:
@@ -234,6 +249,10 @@ def formats_page() -> str:
         assert module is not None
         names = ", ".join(one.name for one in FORMATS if inspect.getmodule(one.read) is module)
         lines.append(f"### {names}\n\n```text\n{_doc(module)}\n```\n")
+    lines += ["## Names in HDF5 files without a convention\n", "Without case, in any group, the first that is found:\n"]
+    for value, names in HDF5_NAMES.items():
+        lines.append(f"- {value}: {', '.join(f'`{name}`' for name in names)}")
+    lines += ["\n## Names in .npz, .mat and zarr\n", f"```text\n{_doc(named_arrays)}\n```\n"]
     return "\n".join(lines)
 
 

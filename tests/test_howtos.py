@@ -74,6 +74,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file["measurement/good"] = np.ones(counts.shape[1:], bool)
         file["measurement/energy"] = scan.geometry.energy / 1e3
         file["measurement/energy"].attrs["units"] = "keV"
+    with h5py.File(folder / "turned.h5", "w") as file:
+        file["camera/images"] = np.moveaxis(counts, 0, -1)
+        file["motors/y"], file["motors/x"] = metres.T * 1e6
     np.save(folder / "stem.npy", of_electrons())
     shadows = pt.NearField(
         wavelength=7.3e-11, focus_to_sample=2e-3, sample_to_detector=0.998, detector_pixel=(55e-6, 55e-6)

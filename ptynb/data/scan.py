@@ -714,6 +714,21 @@ def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
         )
 
 
+def _cause_of_shape(shape: tuple[int, ...], count: int, window: tuple[int, int]) -> str:
+    """Return the likely cause of a wrong shape of positions, after a space; empty if it is not known."""
+    if shape == (2, count):
+        return " They look transposed."
+    if shape == (count,):
+        return " One axis alone? Both: positions=np.stack([y, x], 1) [m]."
+    axis = next((axis for axis, side in enumerate(window, 1) if side in shape and count not in shape), None)
+    if axis is None:
+        return ""
+    return (
+        f" Patterns are (pattern, y, x); if the axis of length {window[axis - 1]} counts them, move it to the front: "
+        f"Scan.from_arrays(np.moveaxis(patterns, {axis}, 0), positions, ...)."
+    )
+
+
 def check_positions(
     positions: NDArray[np.float64],
     count: int,
@@ -724,10 +739,9 @@ def check_positions(
 ) -> None:
     """Raise ScanError for invalid positions. connected: whether the windows have to form one area."""
     if positions.shape != (count, 2):
-        hint = " They look transposed." if positions.shape == (2, count) else ""
         raise ScanError(
             f"The positions have shape {positions.shape}; expected ({count}, 2): "
-            f"(y, x) for each of the {count} patterns.{hint}",
+            f"(y, x) for each of the {count} patterns.{_cause_of_shape(positions.shape, count, window)}",
             code="array.shape-mismatch",
         )
     if not np.isfinite(positions).all():

@@ -126,7 +126,7 @@ class LoadOptions(FileSection):
         title="Aberrations",
         default=None,
         description="Further aberrations of the lens by Krivanek's or Haider's names, each a magnitude in m, or a pair "
-        "with its azimuth in rad, in the axes of the detector; as text 'C12=2e-9@0.5, C30=1e-3'",
+        "with its azimuth in rad, in the axes of the detector; as text `C12=2e-9@0.5, C30=1e-3`",
     )
     units: Literal["metres", "pixels"] = Field(
         title="Positions are in",

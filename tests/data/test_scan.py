@@ -70,6 +70,18 @@ REFUSED = {
     "mask of another shape": ({"mask": np.ones((10, 8))}, "array.shape-mismatch", (10, 8), (8, 10)),
     "mask False everywhere": ({"mask": np.zeros(WINDOW)}, "scan.mask-empty"),
     "positions transposed": ({"positions": some_positions().T}, "array.shape-mismatch", (2, 6), (6, 2), "transposed"),
+    "one axis of positions": (
+        {"positions": some_positions()[:, 0]},
+        "array.shape-mismatch",
+        (6,),
+        "np.stack([y, x], 1)",
+    ),
+    "patterns (y, x, pattern)": (
+        {"patterns": np.moveaxis(some_patterns(), 0, 2), "positions": some_positions()},
+        "array.shape-mismatch",
+        "axis of length 6",
+        "np.moveaxis(patterns, 2, 0)",
+    ),
     "positions in words": ({"positions": [["a", "b"]] * 6}, "argument.invalid-type", "positions"),
     "wild position": (
         {"positions": with_value(some_positions(), 2, (500, -70))},

@@ -87,6 +87,7 @@ PAIRS = (
     ("data_y", "data_x"),
     ("sample_y", "sample_x"),
     ("samy", "samx"),
+    ("motor_y", "motor_x"),
     ("stage_y", "stage_x"),
     ("scan_y", "scan_x"),
     ("y_coords", "x_coords"),
