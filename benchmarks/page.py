@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.problems import PROBLEMS
+from benchmarks.problems import PROBLEMS, Problem
 
 Found = dict[str, Any]
 OURS = "ptynb"
@@ -15,8 +16,10 @@ MARGIN = 1.1
 HEAD = """# Packages on the same problems
 
 Written by `python -m benchmarks`; [README.md](README.md) says what is measured, how, and how to add a machine.
-Of each package the step size counts that reaches the aim first. A dash: not reached in the time of a run.
+Of the step sizes of an algorithm that counts which is best for the quantity of a table. A dash: not reached in the
+time of a run. Packages with ¹ set amplitudes of the object above 1 to 1, which is right for these objects.
 """
+CLIPPING = ("quantem", "py4dstem")
 
 
 def written(records: list[Found]) -> str:
@@ -61,76 +64,81 @@ def _problem(name: str, runs: list[Found]) -> list[str]:
     problem = PROBLEMS[name]
     batches = sorted({run["batch"] for run in runs})
     lines = [f"### {name}", "", (problem.make.__doc__ or "").split("\n")[0], ""]
-    columns: dict[str, Callable[[Found], str]] = {"seconds an epoch": lambda run: f"{run['epoch_seconds']:.3g}"}
-    if problem.error:
-        columns = {
-            f"seconds to an error of {problem.error:g}": lambda run: _number(run["time_to_error"]),
-            f"seconds to {problem.frequency:g} of the Nyquist frequency": lambda run: _number(run["time_to_frequency"]),
-            "smallest error": lambda run: _number(run["error"]),
-            **columns,
-        }
-    columns["memory [MB]"] = lambda run: f"{run['peak_bytes'] / 1e6:.0f}"
-    for title, shown in columns.items():
-        lines += [f"| {title} | " + " | ".join(f"batch {batch}" for batch in batches) + " |"]
+    for quantity in _quantities(problem):
+        lines += [f"| {quantity.title} | " + " | ".join(f"batch {batch}" for batch in batches) + " |"]
         lines += ["| --- |" + " --- |" * len(batches)]
-        for package, algorithm in dict.fromkeys((run["package"], run["algorithm"]) for run in runs):
-            cells = [_chosen(runs, package, algorithm, batch) for batch in batches]
-            lines.append(
-                f"| {package} {algorithm} | " + " | ".join("" if run is None else shown(run) for run in cells) + " |"
-            )
+        for title, found in _by_algorithm(runs).items():
+            cells = (_text(quantity, [run for run in found if run["batch"] == batch]) for batch in batches)
+            lines.append(f"| {title} | " + " | ".join(cells) + " |")
         lines.append("")
     return lines
 
 
-def _chosen(runs: Iterable[Found], package: str, algorithm: str, batch: int) -> Found | None:
-    """Return the run with the best step size: the first at the aim, else that with the smallest error."""
-    found = [run for run in runs if (run["package"], run["algorithm"], run["batch"]) == (package, algorithm, batch)]
-    return min(found, key=lambda run: (_or_infinite(run["time_to_error"]), _or_infinite(run["error"])), default=None)
+@dataclass(frozen=True)
+class Quantity:
+    """What is compared; the smaller value is better. of: returns it for a run, None if it was not reached."""
+
+    title: str
+    of: Callable[[Found], float | None]
+
+    def cost(self, run: Found) -> float:
+        """Return the value of a run, infinite if it was not reached."""
+        value = self.of(run)
+        return float("inf") if value is None else value
 
 
-QUANTITIES = {
-    "time_to_error": "time to the error",
-    "time_to_frequency": "time to the resolution",
-    "error": "smallest error",
-    "peak_bytes": "memory",
-}
+EPOCH = Quantity("seconds an epoch", lambda run: run["epoch_seconds"])
+MEMORY = Quantity("memory [MB]", lambda run: run["peak_bytes"] / 1e6)
+
+
+def _quantities(problem: Problem) -> list[Quantity]:
+    """Return what is known of the runs of a problem; without a truth time and memory alone."""
+    if not problem.error:
+        return [EPOCH, MEMORY]
+    frequency = f"seconds to {problem.frequency:g} of the Nyquist frequency"
+    return [
+        Quantity(f"seconds to an error of {problem.error:g}", lambda run: run["time_to_error"]),
+        Quantity(frequency, lambda run: run["time_to_frequency"]),
+        Quantity("smallest error", lambda run: run["error"]),
+        EPOCH,
+        MEMORY,
+    ]
+
+
+def _by_algorithm(runs: list[Found]) -> dict[str, list[Found]]:
+    """Return the runs by the names of package and algorithm."""
+    found: dict[str, list[Found]] = {}
+    for run in runs:
+        mark = "¹" if run["package"] in CLIPPING else ""
+        found.setdefault(f"{run['package']}{mark} {run['algorithm']}", []).append(run)
+    return found
+
+
+def _text(quantity: Quantity, runs: list[Found]) -> str:
+    """Return the best value of these runs, a dash if none reached it, and nothing without runs."""
+    if not runs:
+        return ""
+    value = quantity.of(min(runs, key=quantity.cost))
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _losses(runs: list[Found]) -> list[str]:
-    """Return a line for each problem, batch and quantity in which another package is better than ptynb's best run."""
+    """Return a line for each problem, batch and quantity in which another package is better than ptynb's best run.
+
+    Seconds of an epoch count where no truth is known: algorithms make different progress in one.
+    """
     lines = []
-    for problem in PROBLEMS:
-        for batch in sorted({run["batch"] for run in runs}):
-            here = [run for run in runs if (run["problem"], run["batch"]) == (problem, batch)]
-            chosen = [
-                _chosen(here, package, algorithm, batch)
-                for package, algorithm in dict.fromkeys((run["package"], run["algorithm"]) for run in here)
-            ]
-            for quantity, title in QUANTITIES.items():
-                best = {
-                    ours: min(
-                        (run for run in chosen if run is not None and (run["package"] == OURS) == ours),
-                        key=lambda run: _or_infinite(run[quantity]),
-                        default=None,
-                    )
-                    for ours in (True, False)
-                }
-                if best[False] is None or best[False][quantity] is None:
+    for name, problem in PROBLEMS.items():
+        for batch in sorted({run["batch"] for run in runs if run["problem"] == name}):
+            here = [run for run in runs if (run["problem"], run["batch"]) == (name, batch)]
+            others = {title: found for title, found in _by_algorithm(here).items() if found[0]["package"] != OURS}
+            own = [run for run in here if run["package"] == OURS]
+            for quantity in _quantities(problem):
+                if not others or (quantity is EPOCH and problem.error):
                     continue
-                if best[True] is None:
-                    lines.append(f"- {problem}, batch {batch}, {title}: ptynb did not run.")
-                    continue
-                mine, theirs = _or_infinite(best[True][quantity]), best[False][quantity]
+                theirs, title = min((min(map(quantity.cost, found)), title) for title, found in others.items())
+                mine = min(map(quantity.cost, own), default=float("inf"))
                 if mine > MARGIN * theirs:
                     factor = f"{mine / theirs:.2f} times" if mine < float("inf") else "not reached, against"
-                    name = f"{best[False]['package']} {best[False]['algorithm']}"
-                    lines.append(f"- {problem}, batch {batch}, {title}: {factor} that of {name}.")
+                    lines.append(f"- {name}, batch {batch}, {quantity.title}: {factor} that of {title}.")
     return lines
-
-
-def _or_infinite(value: float | None) -> float:
-    return float("inf") if value is None else value
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Content = dict[str, Any]
 WINDOW = 128
-SIDE = 34
-"""Positions along y and x: 1156, so that a batch of 1024 is one."""
+SIDE = 32
+"""Positions along y and x: 1024, so that all sizes of batch divide their number."""
 
 
 def rough(shape: tuple[int, int], blur: float, seed: int) -> Array:
@@ -118,7 +118,7 @@ def x_rays_modes() -> Content:
 def electrons() -> Content:
     """Amorphous silicon, 1 nm, with gold atoms: multislice, 80 keV, 21.4 mrad, 10^4 electrons (abtem 1.0.11).
 
-    36 x 36 positions at distances of 0.6 angstrom; 15 nm overfocus, the start 2.5 nm less. The truth is the
+    32 x 32 positions at distances of 0.6 angstrom; 15 nm underfocus, the start 2.5 nm less. The truth is the
     transmission of the projected potential. No crystal: a lattice can be reconstructed one period off.
     """
     import abtem
@@ -144,7 +144,7 @@ def electrons() -> Content:
         spectrum = np.fft.fftshift(np.fft.fft2(field))[inside, inside]
         return np.fft.ifft2(np.fft.ifftshift(spectrum)) / 4
 
-    scanned = step * np.stack(np.meshgrid(*[np.arange(36)] * 2, indexing="ij"), -1).reshape(-1, 2)
+    scanned = step * np.stack(np.meshgrid(*[np.arange(SIDE)] * 2, indexing="ij"), -1).reshape(-1, 2)
     measured = [
         np.asarray(
             beam(-150.0)

@@ -77,7 +77,7 @@ def test_addresses_of_the_project_lead_to_files_and_pages(site: Path) -> None:
     files, site_address, checked = f"{REPOSITORY}/", "https://ptynb.readthedocs.io/", 0
     for page in (page for page in site.rglob("*.html") if "_static" not in page.parts):
         for link in read(page).links:
-            address = unquote(link.partition("#")[0])
+            address = unquote(link.partition("#")[0]).replace(REPOSITORY.replace("/blob/", "/tree/"), REPOSITORY)
             if address.startswith(files):
                 assert (ROOT / address.removeprefix(files)).exists(), (page, link)
             elif address.startswith(site_address):

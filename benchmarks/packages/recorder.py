@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 APART = 1.04
 """An object is saved if the time since the beginning has grown by this factor: a time to an error is known to 4%."""
+STATUS = Path("/proc/self/status")
 
 
 class Recorder:
@@ -65,16 +66,29 @@ class Recorder:
         self._spent, self._saved, self._epochs = 0.0, 0.0, list[dict[str, float]]()
         self.began = False
         self._since, self._setup = time.perf_counter(), 0.0
-        self._at_start = _peak()
+        self._at_start = _begin_peak()
 
     @property
     def start_probe(self) -> Array:
-        """The probe (mode, y, x) to begin with: that of the problem, with further modes of little weight as needed."""
+        """The probe (mode, y, x) to begin with: that of the problem, with further modes of little weight as needed.
+
+        It has the mean counts of a pattern, as if the transmission of the object were not known.
+        """
         probe = self.problem["start_probe"].astype(np.complex64)
         axis = (np.arange(probe.shape[-1]) - probe.shape[-1] / 2) / probe.shape[-1]
         shapes = (axis[None, :], axis[:, None], axis[:, None] * axis[None, :])
         more = [probe[0] * shape * 2 for shape in shapes[: max(self.modes - len(probe), 0)]]
-        return np.concatenate([probe, np.array(more, np.complex64).reshape(-1, *probe.shape[1:])])[: self.modes]
+        modes = np.concatenate([probe, np.array(more, np.complex64).reshape(-1, *probe.shape[1:])])[: self.modes]
+        counts = self.problem["patterns"].sum((1, 2), dtype=np.float64).mean()
+        return modes * np.float32(np.sqrt(counts / (np.abs(modes) ** 2).sum(dtype=np.float64)))
+
+    @property
+    def amplitude(self) -> float:
+        """The root-mean-square amplitude of the first mode of the start: the unit of Adam's steps of the probe.
+
+        For packages whose probe is in roots of counts; that of the object is 1.
+        """
+        return float(np.sqrt((np.abs(self.start_probe[0]) ** 2).mean()))
 
     def begin(self) -> None:
         """Start the clock: everything is loaded and placed on the device."""
@@ -150,5 +164,20 @@ class Recorder:
             torch.cuda.synchronize()
 
 
+def _begin_peak() -> int:
+    """Forget the peak until now, also that of the process that started this one, and return the bytes in use."""
+    if not STATUS.exists():
+        return _peak()
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
 def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if not STATUS.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024

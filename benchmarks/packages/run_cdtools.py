@@ -31,10 +31,12 @@ def main() -> None:
     model = cdtools.models.FancyPtycho.from_dataset(dataset, n_modes=recorder.modes, obj_padding=16)
     start = torch.as_tensor(recorder.start_probe)
     with torch.no_grad():
-        # Its probe is in units of its own normalisation.
-        factor = (model.probe.data[0].abs() ** 2).sum().sqrt() / (start[0].abs() ** 2).sum().sqrt()
-        model.probe.data[:] = start * factor
+        # Its parameter is the probe over its largest amplitude, so that it learns as fast as the object.
+        model.probe_norm.fill_(start[0].abs().max())
+        model.probe.data[:] = start / model.probe_norm
         model.background.data.zero_()
+    for part in (model.translation_offsets, model.weights, model.background):
+        part.requires_grad = False
     model.to(device=recorder.device)
     dataset.get_as(device=recorder.device)
     reconstructor = cdtools.reconstructors.AdamReconstructor(model, dataset)
@@ -43,7 +45,11 @@ def main() -> None:
         return parameter.detach().cpu().numpy()
 
     recorder.begin()
-    for _ in reconstructor.optimize(MOST, lr=recorder.rate or 0.01, batch_size=recorder.batch):
+    options = {"lr": recorder.rate or 0.01, "batch_size": recorder.batch}
+    # A thread is for plots; in pieces of 10 patterns, its default, a batch needs less memory, and a GPU more time.
+    if recorder.device == "cuda":
+        options["calculation_width"] = recorder.batch
+    for _ in reconstructor.optimize(MOST, thread=False, **options):
         if recorder.epoch(lambda: read(model.obj).squeeze(), lambda: read(model.probe)):
             break
 

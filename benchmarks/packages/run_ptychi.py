@@ -21,7 +21,7 @@ def main() -> None:
         torch.set_default_device("cpu")
     patterns, positions = recorder.problem["patterns"], recorder.problem["positions"]
     size = patterns.shape[-1]
-    # Its Fourier transform has no factor: the probe is smaller than that of a unitary one.
+    # Its Fourier transform is not normalised: the probe is smaller than that of a unitary one.
     start = rescale_probe(recorder.start_probe, patterns)
     # Its origin is the middle of the positions.
     centred = positions - (positions.max(0) + positions.min(0)) / 2
@@ -31,9 +31,13 @@ def main() -> None:
     for part in (options.object_options, options.probe_options):
         part.optimizable = True
         part.optimizer = api.Optimizers.ADAM if adam else api.Optimizers.SGD
+    options.data_options.save_data_on_device = recorder.device != "cpu"
+    if recorder.algorithm == "lsqml":  # the probe has its scale, and the first epoch would only find it
+        options.reconstructor_options.rescale_probe_intensity_in_first_epoch = False
     options.object_options.step_size = rate
-    # Adam's step is in the parameter's own unit: the amplitudes of the probe are the roots of its counts.
-    options.probe_options.step_size = rate * float(np.abs(start[0]).max()) / 10 if adam else rate
+    # rPIE sums the steps of the object over a batch, and takes the mean of those of the probe.
+    steps = {"lsqml": rate, "rpie": 1.0, "adam": rate * recorder.amplitude / size}
+    options.probe_options.step_size = steps[recorder.algorithm]
     options.object_options.pixel_size_m = 1e-8
     options.probe_position_options.optimizable = False
     options.reconstructor_options.batch_size = recorder.batch

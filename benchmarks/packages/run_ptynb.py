@@ -1,4 +1,4 @@
-"""ptynb: LSQML, rPIE, Adam, or SGD with momentum."""
+"""ptynb: LSQML, Adam, or SGD with momentum."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from recorder import Recorder
 import ptynb as pt
 import ptynb.session.reconstruction
 
-MORE: dict[str, dict[str, Any]] = {"lsqml": {}, "rpie": {}, "adam": {}, "sgd": {"momentum": 0.9}}
-RATES = {"lsqml": 1.0, "rpie": 1.0, "adam": 0.01, "sgd": 0.3}
+MORE: dict[str, dict[str, Any]] = {"lsqml": {}, "adam": {}, "sgd": {"momentum": 0.9}}
+RATES = {"lsqml": 1.0, "adam": 0.03, "sgd": 0.3}
 MOST = 10**5
 
 
@@ -31,6 +31,7 @@ def main() -> None:
     )
     settings = pt.Settings(
         optimiser=recorder.algorithm,
+        loss="amplitude",  # as the other packages have it
         batch=recorder.batch,
         object={"learning_rate": rate},
         probe={"learning_rate": rate, "modes": recorder.modes},

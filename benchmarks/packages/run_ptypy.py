@@ -93,7 +93,7 @@ def main() -> None:
     engine = model.engines["engine"]
     iterate = engine.iterate
 
-    # Further outside, the object is divided by almost no light, and so large that the score does not find its place.
+    # Further outside, where there is almost no light, it is large and has no meaning.
     inside = slice(size // 2 - MARGIN, MARGIN - size // 2)
 
     def read(container: Any) -> np.ndarray:

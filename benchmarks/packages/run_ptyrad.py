@@ -25,8 +25,6 @@ def main() -> None:
     recorder = Recorder(__doc__, ("ptyrad", "torch"), ("adam", "compiled adam"))
     problem, rate = recorder.problem, recorder.rate or 5e-4
     patterns = problem["patterns"]
-    # It wants patterns whose mean sum is 1.
-    counts = patterns.sum((1, 2)).mean()
     side = round(len(patterns) ** 0.5)
     rows = side if side**2 == len(patterns) else 1
     options: dict[str, Any] = {
@@ -44,9 +42,9 @@ def main() -> None:
             "obj_slice_thickness": 1.0,
             "meas_calibration": {"mode": "dx", "value": PIXEL},
             "meas_source": "custom",
-            "meas_params": patterns / counts,
+            "meas_params": patterns,
             "probe_source": "custom",
-            "probe_params": recorder.start_probe / np.sqrt(counts),
+            "probe_params": recorder.start_probe,
             "pos_source": "custom",
             "pos_params": problem["positions"],
         },
@@ -58,9 +56,11 @@ def main() -> None:
                 "probe_pos_shifts": {"start_iter": None, "lr": 0},
             }
         },
+        # On by default, off in the parameter files that come with it.
+        "constraint_params": {"obj_rblur": {"start_iter": None}, "obj_zblur": {"start_iter": None}},
         "recon_params": {
             "NITER": MOST,
-            "BATCH_SIZE": {"size": recorder.batch, "grad_accumulation": 1},
+            "BATCH_SIZE": {"size": min(recorder.batch, len(patterns)), "grad_accumulation": 1},
             "GROUP_MODE": "random",
             "SAVE_ITERS": None,
             "compiler_configs": {"enable": recorder.algorithm == "compiled adam"},
@@ -81,7 +81,7 @@ def main() -> None:
             return amplitude.prod(0) * np.exp(1j * phase.sum(0))
 
         def probe() -> np.ndarray:
-            return model.get_complex_probe_view().detach().cpu().numpy() * np.sqrt(counts)
+            return model.get_complex_probe_view().detach().cpu().numpy()
 
         if recorder.epoch(object, probe):
             raise OverError

@@ -24,7 +24,7 @@ def main() -> None:
     recorder = Recorder(__doc__, ("py4DSTEM", "numpy"), ("gradient descent",), gpu="cupy")
     patterns, positions = recorder.problem["patterns"], recorder.problem["positions"]
     size = patterns.shape[-1]
-    # Its Fourier transform has no factor: the counts are the square of the amplitudes times the pixels.
+    # Its Fourier transform is not normalised: the counts are the square of the amplitudes times the pixels.
     start = np.fft.ifftshift(recorder.start_probe, axes=(-2, -1)) / size
     base = SingleslicePtychography if recorder.modes == 1 else MixedstatePtychography
 

@@ -80,8 +80,7 @@ def main() -> None:
     model._reset_iter_constraints, model._record_iter = began, recorded
     rate = recorder.rate if recorder.rate is not None else RATES[recorder.algorithm]
     adam = recorder.algorithm == "adam"
-    # Adam's step is in the parameter's own unit: the amplitudes of the probe are the roots of its counts.
-    rates = {"object": rate, "probe": rate * float(np.abs(probe[0]).max()) / 10 if adam else rate}
+    rates = {"object": rate, "probe": rate * recorder.amplitude if adam else rate}
     with contextlib.suppress(OverError):
         model.reconstruct(
             MOST,

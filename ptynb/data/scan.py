@@ -719,7 +719,7 @@ def _cause_of_shape(shape: tuple[int, ...], count: int, window: tuple[int, int])
     if shape == (2, count):
         return " They look transposed."
     if shape == (count,):
-        return " One axis alone? Both: positions=np.stack([y, x], 1) [m]."
+        return " One axis alone? Both are given as positions=np.stack([y, x], 1)."
     axis = next((axis for axis, side in enumerate(window, 1) if side in shape and count not in shape), None)
     if axis is None:
         return ""
