@@ -235,7 +235,7 @@ class Problem:
 PROBLEMS = {
     "x-rays": Problem(x_rays, error=0.05, frequency=1.0),
     "x-rays, 3 modes": Problem(x_rays_modes, modes=3, error=0.07, frequency=1.0),
-    "electrons": Problem(electrons, error=0.06, frequency=0.6),
+    "electrons": Problem(electrons, error=0.09, frequency=0.6),
     "Siemens star": Problem(siemens_star, modes=2),
 }
 

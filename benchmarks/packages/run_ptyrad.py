@@ -14,6 +14,8 @@ from recorder import Recorder
 MOST = 10**6
 PIXEL = 0.1
 """Of the object [angstrom]; of one slice, only its number of pixels matters."""
+BORDER = 4
+"""Pixels of the object before the first window: it makes the object as large as the windows need, and some more."""
 
 
 class OverError(Exception):
@@ -24,7 +26,7 @@ def main() -> None:
     """Run it, and record after each of its iterations."""
     recorder = Recorder(__doc__, ("ptyrad", "torch"), ("adam", "compiled adam"))
     problem, rate = recorder.problem, recorder.rate or 5e-4
-    patterns = problem["patterns"]
+    patterns, positions = problem["patterns"], problem["positions"]
     side = round(len(patterns) ** 0.5)
     rows = side if side**2 == len(patterns) else 1
     options: dict[str, Any] = {
@@ -46,7 +48,7 @@ def main() -> None:
             "probe_source": "custom",
             "probe_params": recorder.start_probe,
             "pos_source": "custom",
-            "pos_params": problem["positions"],
+            "pos_params": positions - np.floor(positions.min(0)) + BORDER,
         },
         "model_params": {
             "update_params": {
