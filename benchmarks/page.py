@@ -63,7 +63,9 @@ def _machine(record: Found) -> str:
 def _problem(name: str, runs: list[Found]) -> list[str]:
     problem = PROBLEMS[name]
     batches = sorted({run["batch"] for run in runs})
-    lines = [f"### {name}", "", (problem.make.__doc__ or "").split("\n")[0], ""]
+    lengths = " or ".join(f"{seconds:g}" for seconds in sorted({run["seconds"] for run in runs}))
+    described = (problem.make.__doc__ or "").split("\n")[0]
+    lines = [f"### {name}", "", f"{described} Runs of {lengths} s.", ""]
     for quantity in _quantities(problem):
         lines += [f"| {quantity.title} | " + " | ".join(f"batch {batch}" for batch in batches) + " |"]
         lines += ["| --- |" + " --- |" * len(batches)]
