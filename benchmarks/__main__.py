@@ -122,9 +122,10 @@ def _measure(chosen: argparse.Namespace) -> None:
     pythons = {name: _environment(chosen, REQUIREMENTS.get(name, COMMON)) for name in chosen.packages}
     for name in chosen.problems:
         path = _made(chosen, python, name)
+        digests = {package: _digest(package, path) for package in chosen.packages}
         warm = set[tuple[str, str, int]]()
         for run in _runs(chosen, name):
-            python, digest = pythons[run.package], _digest(run, path)
+            python, digest = pythons[run.package], digests[run.package]
             known = [one for one in record["runs"] if _described(one) == _described(vars(run))]
             if known and _is_valid(known[0], python, digest) and known[0]["seconds"] >= chosen.seconds:
                 continue
@@ -156,10 +157,10 @@ def _is_valid(one: dict[str, Any], python: Path, digest: str) -> bool:
     return same and "failed" not in one
 
 
-def _digest(run: Run, problem: Path) -> str:
-    """Return the SHA-256 of what decides a run beside the versions: scripts, problem, and of ptynb the package."""
-    files = [HERE / "packages" / f"run_{run.package}.py", HERE / "packages" / "recorder.py", problem]
-    if run.package == "ptynb":
+def _digest(package: str, problem: Path) -> str:
+    """Return the SHA-256 of what decides a package's runs beside the versions: scripts, problem, and ptynb's source."""
+    files = [HERE / "packages" / f"run_{package}.py", HERE / "packages" / "recorder.py", problem]
+    if package == "ptynb":
         files += sorted((HERE.parent / "ptynb").rglob("*.py"))
     found = hashlib.sha256()
     for file in files:
@@ -171,11 +172,7 @@ def _ran(chosen: argparse.Namespace, run: Run, python: Path, problem: Path, warm
     """Run a package's script in a process of its own, and judge what it saved. warm: its code was compiled already."""
     kind = PROBLEMS[run.problem]
     described = {
-        "problem": run.problem,
-        "package": run.package,
-        "algorithm": run.algorithm,
-        "batch": run.batch,
-        "rate": run.rate,
+        **vars(run),
         "seconds": chosen.seconds,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }

@@ -86,19 +86,8 @@ class Release:
                 capture_output=True,
                 text=True,
             ).stdout.strip()
-            resolved = ("--resolution", "lowest-direct", "--python-version", python)
-            _run(
-                sys.executable,
-                "-m",
-                "uv",
-                "pip",
-                "compile",
-                "--quiet",
-                *resolved,
-                "--output-file",
-                str(pins),
-                "pyproject.toml",
-            )
+            resolve = (sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--resolution", "lowest-direct")
+            _run(*resolve, "--python-version", python, "--output-file", str(pins), "pyproject.toml")
             self._try(["--constraint", str(pins)])
 
     def _built(self) -> Distributions:
